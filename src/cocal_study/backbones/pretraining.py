@@ -340,13 +340,13 @@ class _Kept:
         if not self._file or not self._file.exists():
             return 0
         try:
-            found = torch.load(self._file, weights_only=True, map_location="cpu")
-            for part, state in zip(self._parts, found["parts"], strict=True):
+            kept = torch.load(self._file, weights_only=True, map_location="cpu")
+            for part, state in zip(self._parts, kept["parts"], strict=True):
                 part.load_state_dict(state)
         except Exception as error:  # torch has no class of its own for them
             raise ContractError(unreadable(self._file, "state of a training", error)) from error
-        logging.info("going on after step %d of a run that was stopped", found["step"])
-        return found["step"]
+        logging.info("going on after step %d of a run that was stopped", kept["step"])
+        return kept["step"]
 
     def after(self, step: int) -> None:
         """Write the states after a step, if it is time."""
@@ -359,7 +359,7 @@ class _Kept:
 def _muon_and_adamw(model: "PreTrainedModel", settings: PretrainingSettings) -> tuple[torch.optim.Optimizer, ...]:
     """Muon for the matrices of the blocks, AdamW for embeddings, head and norms."""
     matrices = [p for p in model.model.layers.parameters() if p.ndim == 2]
-    others = [p for p in model.parameters() if not any(p is one for one in matrices)]
+    others = [p for p in model.parameters() if not any(p is matrix for matrix in matrices)]
     return (
         torch.optim.Muon(matrices, lr=settings.matrix_learning_rate, weight_decay=0.0),
         torch.optim.AdamW(others, lr=settings.learning_rate, weight_decay=0.0),

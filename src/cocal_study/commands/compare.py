@@ -28,28 +28,28 @@ _READ = "accuracies in percentage points; A is better where accuracy and AUROC a
 def run_compare(options: argparse.Namespace) -> None:
     """Print one line for each data set, rival and metric, and write the CSV if it is wanted."""
     if options.replicates:
-        found = _over_replicates(options)
-        better = [f"{row.better} of {row.replicates}" for row in found.itertuples()]
-        shown, where = _shown(found, 0.95).assign(**{"A better in": better}), options.replicates
+        differences = _over_replicates(options)
+        better = [f"{row.better} of {row.replicates}" for row in differences.itertuples()]
+        shown, where = _shown(differences, 0.95).assign(**{"A better in": better}), options.replicates
         how = "means over replicates with the interval of Student's t"
     else:
         compared, resamples = _of_study(options)
-        found = with_holm(compared, family=["metric", "rival"])
-        more = {"p": found["p"].map(_p_text), "p (Holm)": found["p_holm"].map(_p_text)}
-        more["SD over seeds"] = found["seed_sd"].map(lambda sd: "" if pd.isna(sd) else f"{sd:.3f}")
-        shown = _shown(found, resamples.level).assign(**more, **{"paired on": found["paired"]})
+        differences = with_holm(compared, family=["metric", "rival"])
+        more = {"p": differences["p"].map(_p_text), "p (Holm)": differences["p_holm"].map(_p_text)}
+        more["SD over seeds"] = differences["seed_sd"].map(lambda sd: "" if pd.isna(sd) else f"{sd:.3f}")
+        shown = _shown(differences, resamples.level).assign(**more, **{"paired on": differences["paired"]})
         where, count = f"{resamples.backbone}, step {options.step}", resamples.data.sizes["resample"]
         how = f"{count} resamples of the questions; Holm: over all lines of a metric and a B"
     print(f"A: {options.first}   B: {', '.join(options.second)}, {where}\n{how}\n{_READ}\n")
     print(shown.to_string(index=False))
     if options.output:
-        write_text(options.output, csv_text(found))
+        write_text(options.output, csv_text(differences))
         logging.info("wrote %s", options.output)
 
 
 def run_try(options: argparse.Namespace) -> None:
     """Try rivals that learn, all where none is named, and print a line for each."""
-    learning = {one.name: one for one in declared_rivals() if one.learn}
+    learning = {rival.name: rival for rival in declared_rivals() if rival.learn}
     for name in options.rivals or learning:
         if name not in learning:
             raise ConfigError(f"{name!r} is no rival that learns; there are {', '.join(learning)}")
@@ -62,30 +62,30 @@ def _of_study(options: argparse.Namespace) -> tuple[pd.DataFrame, Resamples]:
     names = (options.first, *options.second)
     if all(scored_method(name).name == name for name in names):
         files = sorted((options.results / "resamples").glob("*.nc"))
-        found = {one.backbone: one for one in map(read_resamples, files) if one.comparison == MAIN}
+        by_backbone = {cube.backbone: cube for cube in map(read_resamples, files) if cube.comparison == MAIN}
     else:
         cubes = sorted((options.results / "metrics").glob(f"*{RECALIBRATED}.nc"))
-        found = {one.stem.removesuffix(RECALIBRATED): one for one in cubes}
-    if not found:
+        by_backbone = {cube.stem.removesuffix(RECALIBRATED): cube for cube in cubes}
+    if not by_backbone:
         raise ConfigError(f"{options.results}: no metrics of resamples; run the study first, or name its --results")
-    if options.backbone not in found and (options.backbone or len(found) > 1):
-        raise ConfigError(f"--backbone: the study has {', '.join(found)}; name one of them")
-    chosen = found[options.backbone or next(iter(found))]
+    if options.backbone not in by_backbone and (options.backbone or len(by_backbone) > 1):
+        raise ConfigError(f"--backbone: the study has {', '.join(by_backbone)}; name one of them")
+    chosen = by_backbone[options.backbone or next(iter(by_backbone))]
     resamples = chosen if isinstance(chosen, Resamples) else resamples_behind(chosen, *names)
     if options.step is None:
         options.step = max(key.step for key in resamples.places)
     places = product(dict.fromkeys(key.dataset for key in resamples.places), options.second)
-    pairs = [[final_key(name, options.step, one) for name in (options.first, other)] for one, other in places]
+    pairs = [[final_key(name, options.step, dataset) for name in (options.first, other)] for dataset, other in places]
     shared = [(first, second) for first, second in pairs if {first, second} <= resamples.places.keys()]
     for other in {*options.second} - {rival.method for _, rival in shared}:
         raise ConfigError(f"{resamples.source}: {options.first} and {other} have no data set in common there")
-    found = [compare(resamples, [pair], metrics=_metrics(key.method for key in pair)) for pair in shared]
-    return pd.concat(found, ignore_index=True), resamples
+    tables = [compare(resamples, [pair], metrics=_metrics(key.method for key in pair)) for pair in shared]
+    return pd.concat(tables, ignore_index=True), resamples
 
 
 def _metrics(names: Iterable[str]) -> list[str]:
     """The metrics by which two confidences are compared; a score that only ranks has no calibration error."""
-    ranks = {one.name for one in declared_rivals() if one.ranks_only}
+    ranks = {rival.name for rival in declared_rivals() if rival.ranks_only}
     return [metric for metric in COMPARED if metric != "ece" or not ranks & {*names}]
 
 
@@ -108,8 +108,8 @@ def _over_replicates(options: argparse.Namespace) -> pd.DataFrame:
             if len(values) < 2 or not values.any():
                 continue
             better = int((gain(metric, values) > 0).sum())
-            found = over_replicates(values, 0.95, "")
-            rows.append((dataset, other, metric, found.value, found.lower, found.upper, len(values), better))
+            margin = over_replicates(values, 0.95, "")
+            rows.append((dataset, other, metric, margin.value, margin.lower, margin.upper, len(values), better))
     for other in {*options.second} - {row[1] for row in rows}:
         for name in (options.first, other):
             scored_method(name)  # names what there is
@@ -117,15 +117,15 @@ def _over_replicates(options: argparse.Namespace) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["dataset", "rival", "metric", "value", "lower", "upper", "replicates", "better"])
 
 
-def _shown(found: pd.DataFrame, level: float) -> pd.DataFrame:
+def _shown(rows: pd.DataFrame, level: float) -> pd.DataFrame:
     """What differences of both kinds have in a table for the terminal."""
-    intervals = [f"[{signed(row.metric, row.lower)}, {signed(row.metric, row.upper)}]" for row in found.itertuples()]
+    intervals = [f"[{signed(row.metric, row.lower)}, {signed(row.metric, row.upper)}]" for row in rows.itertuples()]
     return pd.DataFrame(
         {
-            "data set": found["dataset"],
-            "B": found["rival"],
-            "metric": found["metric"],
-            "A - B": list(map(signed, found["metric"], found["value"])),
+            "data set": rows["dataset"],
+            "B": rows["rival"],
+            "metric": rows["metric"],
+            "A - B": list(map(signed, rows["metric"], rows["value"])),
             f"{level:.0%} interval": intervals,
         }
     )

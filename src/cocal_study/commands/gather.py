@@ -54,13 +54,13 @@ def run_spread(options: argparse.Namespace) -> None:
         )
     admitted = {number: folder for number, folder in folders.items() if number in gathered.replicates}
     before = options.output if (options.output / GATHERED).exists() else None
-    found = spread(admitted, before, gathered.replicates.keys() - folders.keys())
-    if "tables/main.csv" in found:
+    tables = spread(admitted, before, gathered.replicates.keys() - folders.keys())
+    if "tables/main.csv" in tables:
         figure = options.output / "figures/replications.pdf"
         with paper_style():
-            drawn = draw_replicates(found["tables/main.csv"], MATHEMATICS)
+            drawn = draw_replicates(tables["tables/main.csv"], MATHEMATICS)
             save_figure(drawn, figure, {"study": gathered.study or ""})
-    _write(found, gathered, options.output)
+    _write(tables, gathered, options.output)
     for number, results in folders.items():
         whole = StudyDigests(study=gathered.study or "", made_by=makers[number], digests=digests_of(results))
         write_text(options.output / DIGESTS / f"{number}.json", whole.model_dump_json(indent=1) + "\n")
@@ -75,7 +75,7 @@ def reanalyse(folders: Sequence[Path], study: Study, paper: Path) -> None:
     every: dict[int, pd.Series] = {}
     for folder in folders:
         gathered = parse_settings(Gathered, str(folder / GATHERED))
-        own = {one: _kept(folder / _KEPT / f"{one}.zip") for one in gathered.replicates}
+        own = {number: _kept(folder / _KEPT / f"{number}.zip") for number in gathered.replicates}
         _compare(folder, own)
         for number, values in own.items():
             every[number] = values.combine_first(every[number]) if number in every else values
@@ -102,7 +102,7 @@ def _compare(folder: Path, kept: Mapping[int, pd.Series]) -> None:
     table = read_numbers(folder / "tables/main.csv").set_index(["dataset", "method", "metric"])
     apart = {number: (table[f"replicate_{number}"] - values["own"]).abs().max() for number, values in kept.items()}
     if (most := max(apart.values())) > _CLOSE:
-        number = max(apart, key=lambda one: apart[one])
+        number = max(apart, key=lambda replicate: apart[replicate])
         raise ContractError(f"{folder}: replicate {number} differs by {most:.4f} from tables/main.csv; gather it again")
     print(f"{folder}: {len(kept)} replicates, whose numbers are within {most:.4f} of tables/main.csv.")
 
@@ -116,8 +116,8 @@ def run_gather(options: argparse.Namespace) -> None:
             raise ConfigError(f"{folder}: the folder of a replicate is called by its number")
     numbers = [int(folder.name) for folder in options.folders]
     folders = _told_apart(numbers, options.folders, "base/results/metrics/*.nc")
-    points = pd.concat([measured(options.regimes, number, one) for number, one in folders.items()], ignore_index=True)
-    gathered = _with_earlier({number: one / "base/results" for number, one in folders.items()}, options.output)
+    points = pd.concat([measured(options.regimes, number, path) for number, path in folders.items()], ignore_index=True)
+    gathered = _with_earlier({number: path / "base/results" for number, path in folders.items()}, options.output)
     if (options.output / GATHERED).exists():
         points = together(points, read_numbers(options.output / "points.csv", dtype={"level": str}))
     _write({"points.csv": points}, gathered, options.output)
@@ -156,8 +156,8 @@ def _with_earlier(
     for results, owner in studies.items():
         if owner != study:
             raise ContractError(f"{results}: holds study {owner}, but {first} holds study {study}")
-    makers = {number: one for number, one in before.replicates.items() if number not in folders}
-    refused = {number: one for number, one in before.refused.items() if number not in folders}
+    makers = {number: maker for number, maker in before.replicates.items() if number not in folders}
+    refused = {number: reasons for number, reasons in before.refused.items() if number not in folders}
     for number, results in folders.items():
         if reasons := refusing(results):
             refused[number] = reasons

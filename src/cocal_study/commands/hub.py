@@ -50,7 +50,7 @@ def publish_companion(study: Study, given: Path, folder: Path, licence: str, see
         companions = companions.first(target, seeds)
     seeds_of = companions.spec.settings.seeds
     answered = _evaluated(study, given, f"cocal-{target}", seeds_of)
-    others = [_evaluated(study, given, name)["confidence"] for name in ("token-probability", "self-consistency")]
+    confidences = [_evaluated(study, given, name)["confidence"] for name in ("token-probability", "self-consistency")]
     shown = ["prompt_ids", "response_ids", "text", "step", "question_id", "sample", "truncated", "correct"]
     rollouts = read_frame(given / _within(results.rollouts_folder(backbone, "grpo")), RESPONSES, shown)
     notes = (
@@ -59,7 +59,7 @@ def publish_companion(study: Study, given: Path, folder: Path, licence: str, see
         f"{ROLLOUTS} has the last rollouts that it learnt from, as `cocal score` and `cocal fit` take them.",
     )
     lengths = answered.merge(_lengths(study, given), how="left", validate="one_to_one")["length"]
-    update = {"held_out": _quality(answered, lengths, others, seeds_of, target), "notes": notes}
+    update = {"held_out": _quality(answered, lengths, confidences, seeds_of, target), "notes": notes}
     update["spec"] = companions.spec
     update["license"] = licence.rsplit("/", 1)[-1].lower()
     made = provenance(STAGE, {"licence": licence}, study=study.study)
@@ -113,14 +113,16 @@ def _lengths(study: Study, given: Path) -> pd.DataFrame:
 
 
 def _quality(
-    answered: pd.DataFrame, lengths: pd.Series, others: Sequence[pd.Series], seeds: tuple[int, ...], target: str
+    answered: pd.DataFrame, lengths: pd.Series, confidences: Sequence[pd.Series], seeds: tuple[int, ...], target: str
 ) -> HeldOut:
     """Quality on all of these responses together, beside that of baselines, which read their lengths, the mean token
     probability and self-consistency; the last two may be of other responses."""
     confidence, correct = answered["confidence"].to_numpy(np.float64), answered["correct"].to_numpy(bool)
     questions = answered["dataset"] + "/" + answered["question_id"]
     cut = answered["truncated"].to_numpy(bool)
-    tokens, agreed = (one.fillna(0.0).to_numpy(np.float64) if len(one) == len(correct) else None for one in others)
+    tokens, agreed = (
+        values.fillna(0.0).to_numpy(np.float64) if len(values) == len(correct) else None for values in confidences
+    )
     tokens = None if tokens is None else tokens[:, None]
     beside = baselines(correct, folds_of(questions, 42), cut, lengths.to_numpy(), tokens, agreed)
     facts = {"chose": False, "cut": float(cut.mean()), "seeds": seeds, "target": target}

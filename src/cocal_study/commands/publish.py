@@ -59,7 +59,7 @@ def run_publish(options: argparse.Namespace) -> None:
         for place, source in copied.items():
             _copy(source, folder / place)
         write_study(study, folder / STUDY_FILE)
-        write_record(folder, [one for one in family if one.path not in copied.values()], made)
+        write_record(folder, [product for product in family if product.path not in copied.values()], made)
         save_companions(study, options.results, folder / "companions")
         write_text(folder / "README.md", _page(study, made_by, references(study, registry)))
         label_folder(folder, made | {"numerics": made_by.numerics})
@@ -69,23 +69,27 @@ def run_publish(options: argparse.Namespace) -> None:
 def _places(study: Study, exhibits: Sequence[Exhibit]) -> list[str]:
     """The files and folders of a study that its bundle holds, in its results/."""
     apart = {*WITHHELD, *OF_REPOSITORY}
-    read = [file for one in exhibits for kind, files in one.inputs.items() if kind not in apart for file in files]
-    found = [f"{RESULTS}/{OWNER}", *read]
-    found += [place for job in cube_jobs(study, read) for place in (*job["predictions"], *cube_outputs(job))]
-    found += [place for one in exhibits for place in one.outputs]
-    return list(dict.fromkeys([*found, results.table_file("all"), *map(results.checks_file, study.backbones)]))
+    read = [
+        file for exhibit in exhibits for kind, files in exhibit.inputs.items() if kind not in apart for file in files
+    ]
+    places = [f"{RESULTS}/{OWNER}", *read]
+    places += [place for job in cube_jobs(study, read) for place in (*job["predictions"], *cube_outputs(job))]
+    places += [place for exhibit in exhibits for place in exhibit.outputs]
+    return list(dict.fromkeys([*places, results.table_file("all"), *map(results.checks_file, study.backbones)]))
 
 
 def _of_repository(exhibits: Sequence[Exhibit], repository: Path) -> Iterator[Path]:
     """The rules, and what exhibits read of the repository; what a study names elsewhere is left out."""
     yield from sorted((repository / "workflow/rules").glob("*.smk"))
-    for one in exhibits:
-        for kind in {*OF_REPOSITORY} & {*one.inputs}:
-            path = Path(os.path.normpath(one.inputs[kind][0]))
+    for exhibit in exhibits:
+        for kind in {*OF_REPOSITORY} & {*exhibit.inputs}:
+            path = Path(os.path.normpath(exhibit.inputs[kind][0]))
             if path.is_relative_to(repository):
                 yield path
             else:
-                logging.warning("%s lies outside of %s, so it is left out, and %s with it", path, repository, one.name)
+                logging.warning(
+                    "%s lies outside of %s, so it is left out, and %s with it", path, repository, exhibit.name
+                )
 
 
 def _check_study(study: Study, family: Sequence[Product], file: Path) -> None:

@@ -68,11 +68,11 @@ def run_reanalyse(options: argparse.Namespace) -> None:
         study = load_study(folder / STUDY_FILE)
         with chdir(folder):  # the exhibits ask there for what was gathered
             exhibits = exhibits_of(study, bundle.wrong)
-        read = [file for one in exhibits for files in one.inputs.values() for file in files]
+        read = [file for exhibit in exhibits for files in exhibit.inputs.values() for file in files]
         jobs = [job for job in cube_jobs(study, read) if all(map(bundle.holds, job["predictions"]))]
         made = [place for job in jobs for place in cube_outputs(job)]
-        reasons = {_name(one): _reason(one, bundle, made) for one in exhibits}
-        rebuilt = [one for one in exhibits if not reasons[_name(one)]]
+        reasons = {_name(exhibit): _reason(exhibit, bundle, made) for exhibit in exhibits}
+        rebuilt = [exhibit for exhibit in exhibits if not reasons[_name(exhibit)]]
         count = options.processes or processors()
         numerics = "native" if obstacle() else bundle.maker.numerics
         os.environ.update({**environment(numerics), "OMP_NUM_THREADS": "1"})  # as Snakemake does for its jobs
@@ -80,10 +80,10 @@ def run_reanalyse(options: argparse.Namespace) -> None:
             for failure in pool.map(_made, jobs):
                 if failure:
                     raise ContractError(f"{source}: {failure}")
-            words = [[*one.arguments, "--output", one.outputs[0]] for one in rebuilt]
-            for one, failure in zip(rebuilt, pool.map(_made, words), strict=True):
-                reasons[_name(one)] = failure
-        outputs = {_name(one): one.outputs for one in rebuilt if not reasons[_name(one)]}
+            words = [[*exhibit.arguments, "--output", exhibit.outputs[0]] for exhibit in rebuilt]
+            for exhibit, failure in zip(rebuilt, pool.map(_made, words), strict=True):
+                reasons[_name(exhibit)] = failure
+        outputs = {_name(exhibit): exhibit.outputs for exhibit in rebuilt if not reasons[_name(exhibit)]}
         places = [place for files in (made, *outputs.values()) for place in files]
         other = [place for place in places if bundle.files.get(place) != file_digest(folder / place)]
         print("\n".join(_verdict(made, outputs, other, reasons)))

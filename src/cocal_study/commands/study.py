@@ -80,7 +80,7 @@ def run_schema(options: argparse.Namespace) -> None:
 def run_stages(options: argparse.Namespace) -> None:
     """Print their names and summaries."""
     typed = {name: stage_of(name).__doc__ for names in MODULES.values() for name in names}
-    print(listing({name: one._replace(summary=one.summary or typed[name]) for name, one in STAGES.items()}))
+    print(listing({name: command._replace(summary=command.summary or typed[name]) for name, command in STAGES.items()}))
 
 
 def run_slurm(options: argparse.Namespace) -> None:

@@ -169,8 +169,8 @@ class QuestionSetsSettings(Model):
     def bare(self) -> "QuestionSetsSettings":
         """These settings without labels, numbers of responses and response lengths, on which no question depends."""
         bare = {
-            name: DatasetSettings(label=name, role=one.role, domain=one.domain, source=one.source)
-            for name, one in self.datasets.items()
+            name: DatasetSettings(label=name, role=dataset.role, domain=dataset.domain, source=dataset.source)
+            for name, dataset in self.datasets.items()
         }
         return self.model_copy(update={"datasets": bare})
 

@@ -74,8 +74,8 @@ class Rival:
                 f"the rival {self.name!r} may not read {told[0]!r} of the responses that it scores; what "
                 "it learns from has `correct` and `group_accuracy`"
             )
-        if found := _on_request(self.columns):
-            raise ValueError(f"the rival {self.name!r} reads {found[0]!r}, which rollouts do not keep")
+        if requested := _on_request(self.columns):
+            raise ValueError(f"the rival {self.name!r} reads {requested[0]!r}, which rollouts do not keep")
         return self
 
     @property

@@ -71,8 +71,8 @@ def declared_rivals() -> list[Rival]:
     for module, rival in rivals:
         if rival.method not in METHODS:
             raise ConfigError(f"{module}: the rival {rival.name!r} scores responses of {rival.method!r}, no method")
-    labelled = [replace(one, label=one.label or METHODS[one.method].label) for _, one in rivals]
-    return sorted(labelled, key=lambda one: one.position)
+    labelled = [replace(rival, label=rival.label or METHODS[rival.method].label) for _, rival in rivals]
+    return sorted(labelled, key=lambda rival: rival.position)
 
 
 def scored_method(confidence: str) -> Method:
@@ -95,10 +95,10 @@ class _Found(NamedTuple):
 
 @cache
 def _found() -> _Found:
-    found: dict[type, dict[str, tuple[str, Any]]] = {Method: {}, Rival: {}}
-    others = sorted(entry_points(group=GROUP), key=lambda one: (one.name, one.value))
+    by_type: dict[type, dict[str, tuple[str, Any]]] = {Method: {}, Rival: {}}
+    entries = sorted(entry_points(group=GROUP), key=lambda entry: (entry.name, entry.value))
     places = [(f"package {PACKAGE}", PACKAGE)]
-    places += [(f"entry point {one.name!r} of {one.dist and one.dist.name}", one.value) for one in others]
+    places += [(f"entry point {entry.name!r} of {entry.dist and entry.dist.name}", entry.value) for entry in entries]
     for source, place in places:
         try:
             declared = list(_declared(place))
@@ -106,26 +106,26 @@ def _found() -> _Found:
             text = str(error) if isinstance(error, ConfigError) else f"{type(error).__name__}: {error}"
             remedy = f"cannot be loaded; repair or uninstall it ({text})"
             raise ConfigError(f"{source}: the methods of {place} {remedy}") from error
-        for module, one in declared:
-            known = found[type(one)]
-            kind = type(one).__name__.lower()
+        for module, declaration in declared:
+            known = by_type[type(declaration)]
+            kind = type(declaration).__name__.lower()
             for other, there in known.values():
                 for same in ("name", "label", "look"):
-                    if (value := getattr(one, same, None)) and value == getattr(there, same):
+                    if (value := getattr(declaration, same, None)) and value == getattr(there, same):
                         raise ConfigError(
                             f"{source}: {module} declares a {kind} with the {same} {value!r}, as {other} does; "
                             f"give one of them another {same}"
                         )
-            known[one.name] = module, one
-    methods = sorted(found[Method].items(), key=lambda item: (item[1][1].position, item[0]))
-    return _Found(dict(methods), found[Rival])
+            known[declaration.name] = module, declaration
+    methods = sorted(by_type[Method].items(), key=lambda item: (item[1][1].position, item[0]))
+    return _Found(dict(methods), by_type[Rival])
 
 
 def _declared(place: str) -> Iterator[tuple[str, Method | Rival]]:
     """Names of modules with the methods and rivals that they declare; a single module must declare one."""
     modules = [place]
     if hasattr(package := import_module(place), "__path__"):
-        modules = [f"{place}.{one.name}" for one in iter_modules(package.__path__) if not one.name.startswith("_")]
+        modules = [f"{place}.{info.name}" for info in iter_modules(package.__path__) if not info.name.startswith("_")]
         modules = [module for module in modules if _assigned(module)]
     for module in modules:
         loaded = import_module(module)
@@ -133,11 +133,11 @@ def _declared(place: str) -> Iterator[tuple[str, Method | Rival]]:
             raise ConfigError(f"{module}: declares neither METHOD nor RIVALS")
         for name, kind in (("METHOD", Method), ("RIVALS", Rival)):
             declared = getattr(loaded, name, ())
-            for one in declared if isinstance(declared, tuple) else (declared,):
-                if not isinstance(one, kind):
+            for declaration in declared if isinstance(declared, tuple) else (declared,):
+                if not isinstance(declaration, kind):
                     wanted = f"cocal_study.config.method.{kind.__name__}"
-                    raise ConfigError(f"{module}: {name} is not a {wanted} but {one!r}")
-                yield module, one
+                    raise ConfigError(f"{module}: {name} is not a {wanted} but {declaration!r}")
+                yield module, declaration
 
 
 def _assigned(module: str) -> bool:
@@ -169,7 +169,7 @@ MethodName = Annotated[str, AfterValidator(_known), _OfRegistry()]
 def _known_rival(name: str) -> str:
     if name in _found().rivals:
         return name
-    raise ValueError(f"there is no rival {name!r}; there are {', '.join(one.name for one in declared_rivals())}")
+    raise ValueError(f"there is no rival {name!r}; there are {', '.join(rival.name for rival in declared_rivals())}")
 
 
 RivalName = Annotated[str, AfterValidator(_known_rival)]

@@ -47,15 +47,15 @@ def read_yaml(path: str | Path) -> dict[str, Any]:
 def merged(content: Mapping[str, Any], keys: Mapping[str, Any], *, removing: bool = False) -> dict[str, Any]:
     """The content with other values of some keys, in mappings key by key. With `removing`, a key with the value None is
     removed."""
-    found = dict(content)
+    combined = dict(content)
     for key, value in keys.items():
         if removing and value is None:
-            found.pop(key, None)
-        elif isinstance(value, Mapping) and isinstance(found.get(key), Mapping):
-            found[key] = merged(found[key], value, removing=removing)
+            combined.pop(key, None)
+        elif isinstance(value, Mapping) and isinstance(combined.get(key), Mapping):
+            combined[key] = merged(combined[key], value, removing=removing)
         else:
-            found[key] = value
-    return found
+            combined[key] = value
+    return combined
 
 
 def validate(model: type[M], content: Mapping[str, Any], source: str) -> M:
@@ -84,13 +84,13 @@ def _suggestion(model: type[BaseModel], location: tuple[Any, ...]) -> str:
         while "$ref" in node:
             node = schema["$defs"][node["$ref"].rpartition("/")[2]]
         below = (part for kind in ("oneOf", "anyOf") for part in node.get(kind, ()))
-        return [node, *(one for part in below for one in alternatives(part))]
+        return [node, *(alternative for part in below for alternative in alternatives(part))]
 
     nodes = alternatives(schema)
     for part in location[:-1]:
         below = [node.get("properties", {}).get(part, node.get("additionalProperties")) for node in nodes]
         # the name of a variant is part of a location and not of the schema
-        nodes = [one for node in below if isinstance(node, dict) for one in alternatives(node)] or nodes
+        nodes = [alternative for node in below if isinstance(node, dict) for alternative in alternatives(node)] or nodes
     keys = {key for node in nodes for key in node.get("properties", ())}
     nearest = get_close_matches(str(location[-1]), keys, n=1)
     return f"; did you mean {nearest[0]!r}?" if nearest else ""

@@ -11,12 +11,12 @@ from cocal_study.config.evaluation import LlmJudgeSettings
 from cocal_study.config.study import Study
 
 _PLACES = {
-    FileSettings: lambda one: ["path"],
-    SourceSettings: lambda one: ["registry"],  # the cache is relative to the folder of the results
-    CheckpointSettings: lambda one: [] if one.on_hub else ["path"],
-    ImportedSettings: lambda one: ["stages"],
-    ImportedRolloutSettings: lambda one: ["path", "weights"],
-    LlmJudgeSettings: lambda one: ["prompts", "checkpoint"] if one.local else ["prompts"],
+    FileSettings: lambda settings: ["path"],
+    SourceSettings: lambda settings: ["registry"],  # the cache is relative to the folder of the results
+    CheckpointSettings: lambda settings: [] if settings.on_hub else ["path"],
+    ImportedSettings: lambda settings: ["stages"],
+    ImportedRolloutSettings: lambda settings: ["path", "weights"],
+    LlmJudgeSettings: lambda settings: ["prompts", "checkpoint"] if settings.local else ["prompts"],
 }
 """The fields of settings that hold a path, or several by name."""
 
@@ -28,7 +28,7 @@ def located(study: Study, root: str | Path, folder: str | Path) -> Study:
 
     def seen(value: Any, is_path: bool) -> Any:
         if isinstance(value, dict):
-            return {key: seen(one, is_path) for key, one in value.items()}
+            return {key: seen(inner, is_path) for key, inner in value.items()}
         if isinstance(value, Model):
             places = _PLACES[type(value)](value) if type(value) in _PLACES else []
             update = {key: seen(getattr(value, key), key in places) for key in type(value).model_fields}

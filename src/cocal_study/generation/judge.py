@@ -175,9 +175,9 @@ class LlmJudge:
         count, unparsable = len(self._replies), self._refuse_nonsense(least=1)
         share = unparsable / max(count, 1)
         logging.info("judge: %d of %d distinct replies (%.2f %%) are no verdict", unparsable, count, 100 * share)
-        found = {"engines": sorted(self._engines), "judgements": count, "unparsable": unparsable}
+        facts = {"engines": sorted(self._engines), "judgements": count, "unparsable": unparsable}
         self._replies, self._engines = {}, set()
-        return found
+        return facts
 
     def _equivalent(
         self, pairs: list[Rows], answers: Sequence[str | None], questions: Sequence[str]
@@ -193,12 +193,12 @@ class LlmJudge:
             [self._prompts.message("equivalence", questions[a], first=said[a], second=said[b]) for a, b in order]
             for order in orders
         ]
-        replies = [self._ask(one) for one in messages]
-        found = {
+        replies = [self._ask(texts) for texts in messages]
+        verdicts = {
             pair: False if False in said else None if None in said else True
             for pair, said in zip(asked, zip(*replies, strict=True), strict=True)
         }
-        return [found.get(pair, False) for pair in pairs]
+        return [verdicts.get(pair, False) for pair in pairs]
 
     def _ask(self, messages: list[str]) -> list[bool | None]:
         distinct = list(dict.fromkeys(messages))

@@ -82,12 +82,12 @@ def check_features(rollouts: pd.DataFrame, features: FeatureReader) -> None:
     if len(features) < len(rollouts):
         raise ContractError(f"{features.path}: holds {len(features)} rows for {len(rollouts)} rollouts")
     for column in ("response_id", "question_id", "length"):
-        expected, found = rollouts[column].to_numpy(), getattr(features, column)
-        different = np.flatnonzero(found[: len(expected)] != expected)
+        expected, stored = rollouts[column].to_numpy(), getattr(features, column)
+        different = np.flatnonzero(stored[: len(expected)] != expected)
         if len(different):
             row = different[0]
             raise ContractError(
-                f"{features.path}: {column} is {found[row]!s} at row {row}, the rollouts have {expected[row]!s} "
+                f"{features.path}: {column} is {stored[row]!s} at row {row}, the rollouts have {expected[row]!s} "
                 f"({len(different)} such row(s)); extract features and rollouts from the same run"
             )
 

@@ -107,12 +107,12 @@ def measure_latency(
         kept: JSON file of the times to confidence that an earlier attempt has measured on this device, which are not
             measured again; it gets those of each set as soon as they are known.
     """
-    for name, one in sets.items():
-        if timing.samples > len(one.prompts):
-            many = f"has only {len(one.prompts)} questions, not {timing.samples}"
+    for name, prompt_set in sets.items():
+        if timing.samples > len(prompt_set.prompts):
+            many = f"has only {len(prompt_set.prompts)} questions, not {timing.samples}"
             raise ConfigError(f"{name} {many}; time fewer questions")
 
-    def time_to_confidence(name: str, one: PromptSet) -> TimeToConfidence:
+    def time_to_confidence(name: str, prompt_set: PromptSet) -> TimeToConfidence:
         """Mean times from a prompt to its confidence, one prompt after another, in transformers (F.4).
 
         The pre-generation route encodes the prompt and predicts. The post-generation route decodes a response with a
@@ -121,9 +121,9 @@ def measure_latency(
         state the companion reads. The paper does not say how it obtains this state; the pass is short compared with
         decoding. For warm-up, every prompt is encoded once and the first one is answered once.
         """
-        rows = np.random.default_rng(timing.seed).choice(len(one.prompts), timing.samples, replace=False)
-        prompts = [one.prompts[row] for row in sorted(rows)]
-        sampling = Sampling.of(settings, one.max_response_length)
+        rows = np.random.default_rng(timing.seed).choice(len(prompt_set.prompts), timing.samples, replace=False)
+        prompts = [prompt_set.prompts[row] for row in sorted(rows)]
+        sampling = Sampling.of(settings, prompt_set.max_response_length)
         seeds = sampling_seeds(f"latency/{name}", settings.seed, timing.samples, 1)
 
         def respond(prompt: Tokens, seed: int) -> float:
@@ -140,8 +140,8 @@ def measure_latency(
     known = read_document(kept) if kept and kept.exists() else {}
     times = [TimeToConfidence(**known[name]) for name in sets if name in known]
     progress = Progress("set", len(sets), done=len(times))
-    for name, one in list(sets.items())[len(times) :]:
-        times.append(time_to_confidence(name, one))
+    for name, prompt_set in list(sets.items())[len(times) :]:
+        times.append(time_to_confidence(name, prompt_set))
         if kept:
             write_document(kept, {time.dataset: time.model_dump() for time in times}, {})
         progress.add(detail=f"{name}: confidence after {times[-1].pre_ms:.2f} ms and {times[-1].post_s:.3f} s")

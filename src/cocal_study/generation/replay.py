@@ -51,18 +51,18 @@ class StepCheckpoints:
 
     def __init__(self, stages: Sequence[Path], exact: Path | None = None):
         self._exact = exact
-        found: dict[int, Path] = {}
+        checkpoints: dict[int, Path] = {}
         for path in stages if exact is None else sorted(exact.glob("*")):
             match = _NAME.fullmatch(path.name)
             if exact is None and (match is None or match[1] != "step-"):
                 raise ConfigError(f"--checkpoints: {path} is not named step-N")
             if match:
-                found[int(match[2]) + (exact is not None and match[1] == "step-")] = path
-        if not found and exact is None:
+                checkpoints[int(match[2]) + (exact is not None and match[1] == "step-")] = path
+        if not checkpoints and exact is None:
             raise ConfigError("--checkpoints: give the checkpoints of the stages, or weights of every step (--exact)")
-        if not found:
+        if not checkpoints:
             raise ContractError(f"{exact}: there is no such folder with the weights of every step")
-        self._found = dict(sorted(found.items()))
+        self._found = dict(sorted(checkpoints.items()))
 
     def of_step(self, step: int) -> Path:
         """The checkpoint of a rollout step, counted from 1. Raises ContractError if there is none."""
@@ -76,8 +76,8 @@ class StepCheckpoints:
     def spans(self, steps: int) -> Iterator[tuple[Path, range]]:
         """Yield each checkpoint with the range of steps among 1 to `steps` that it is used for."""
         for checkpoint, group in groupby(range(1, steps + 1), self.of_step):
-            first, *others = group
-            yield checkpoint, range(first, first + 1 + len(others))
+            first, *later = group
+            yield checkpoint, range(first, first + 1 + len(later))
 
     @property
     def config(self) -> "PretrainedConfig":
@@ -102,11 +102,11 @@ class StepCheckpoints:
 def step_tables(folder: Path) -> dict[int, Path]:
     """Find the tables of rollouts by step; the steps count from 1 without gaps. Raises ContractError if the table of
     a step is missing."""
-    found = numbered(folder, r"step-(\d+)\.parquet", "step-00001.parquet")
-    missing = sorted({*range(1, max(found) + 1)} - {*found})
+    tables = numbered(folder, r"step-(\d+)\.parquet", "step-00001.parquet")
+    missing = sorted({*range(1, max(tables) + 1)} - {*tables})
     if missing:
         raise ContractError(f"{folder}: the table of step {missing[0]} is missing")
-    return found
+    return tables
 
 
 def replay(
@@ -149,7 +149,7 @@ def replay(
                 )
             ids = frame["prompt_ids"].tolist(), frame["response_ids"].tolist()
             writer.write((step - 1) * count, frame, pooled_states(policy, writer.layout, *ids, settings.batch_tokens))
-            rate = sum(len(one) for part in ids for one in part) / (time.monotonic() - started)
+            rate = sum(len(tokens) for part in ids for tokens in part) / (time.monotonic() - started)
             progress.add(detail=f"by {checkpoint.name}, {rate:.0f} tokens/s")
     open_features(run.path / "features.zarr")  # raises an error if rows are missing
     run.publish({"features.zarr": output})
@@ -193,7 +193,7 @@ def rescorer(checkpoints: StepCheckpoints, batch_tokens: int) -> Rescorer:
         policy = policy_of(checkpoints.of_step(step))
         lengths = [len(p) + len(r) for p, r in zip(prompts, responses, strict=True)]
         batches = batches_of_tokens(lengths, batch_tokens)
-        found = score(policy.model, prompts, responses, batches, layers=(0,), pad=policy.pad, logprobs=True).logprobs
-        return [np.minimum(values, np.float32(0)) for values in found or ()]
+        raw = score(policy.model, prompts, responses, batches, layers=(0,), pad=policy.pad, logprobs=True).logprobs
+        return [np.minimum(values, np.float32(0)) for values in raw or ()]
 
     return rescore

@@ -78,7 +78,9 @@ class Sampler:
             for question, domain in zip(questions["question"], questions["domain"], strict=True)
         ]
         prompt_ids, size = chat_ids(self.tokenizer, messages), sampling.samples
-        completions = [one for group in self.engine.generate(prompt_ids, sampling, seeds) for one in group]
+        completions = [
+            completion for group in self.engine.generate(prompt_ids, sampling, seeds) for completion in group
+        ]
         return sampled_rows(
             completions,
             plain_texts(self.tokenizer, [completion.token_ids for completion in completions]),
@@ -119,6 +121,6 @@ def sample_responses(
     frame = sampler.sample(questions, prompt_format, sampling, seeds, step=step)
     if plan.p_true:
         asked = frame["sample"] < plan.samples
-        found = sampler.p_true(questions["question"].repeat(plan.samples), frame["text"][asked])
-        frame.loc[asked, "p_true"], frame.loc[asked, "p_true_mass"] = found.ratio, found.mass
+        probability = sampler.p_true(questions["question"].repeat(plan.samples), frame["text"][asked])
+        frame.loc[asked, "p_true"], frame.loc[asked, "p_true_mass"] = probability.ratio, probability.mass
     return frame

@@ -135,8 +135,8 @@ class TransformersEngine:
         ends = torch.tensor(sorted(self._ends), device=ids.device)
         while True:
             token, logprob, largest = sampler.draw(logits)
-            for row, one, value in zip(going, token.tolist(), logprob.tolist(), strict=True):
-                tokens[row].append(one)
+            for row, token_id, value in zip(going, token.tolist(), logprob.tolist(), strict=True):
+                tokens[row].append(token_id)
                 logprobs[row].append(value)
             for row, values in zip(going, largest.cpu().numpy() if sampling.best_logprobs else (), strict=False):
                 best[row].append(values)
@@ -162,11 +162,11 @@ class TransformersEngine:
     @torch.inference_mode()
     def next_token_logprobs(self, prompts: Sequence[Tokens], tokens: Sequence[int]) -> np.ndarray:
         """See `cocal_study.generation.engines.Engine.next_token_logprobs`."""
-        found = np.empty((len(prompts), len(tokens)))
+        logprobs = np.empty((len(prompts), len(tokens)))
         for batch in batches_of_tokens([len(p) for p in prompts], _SCORING_TOKENS):
             logits = logits_of(self._model, *self._left_padded([prompts[k] for k in batch]))
-            found[batch] = logits.double().log_softmax(dim=1)[:, list(tokens)].cpu().numpy()
-        return found
+            logprobs[batch] = logits.double().log_softmax(dim=1)[:, list(tokens)].cpu().numpy()
+        return logprobs
 
     def _left_padded(self, prompts: Sequence[Tokens]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Ids, mask and positions of prompts, each (prompts, longest)."""

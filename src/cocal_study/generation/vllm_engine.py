@@ -85,14 +85,16 @@ class VllmEngine:
             for seed in seeds
             for j in range(n)
         ]
-        found = []
+        completions = []
         for output in self._run([prompt for prompt in prompts for _ in range(n)], parameters):
-            one = output.outputs[0]
+            sample = output.outputs[0]
             # of each token vLLM returns the log-probability of the sampled one first, then the k largest
-            logprobs = np.array(one.logprobs.logprobs, dtype=np.float32).reshape(-1, 1 + k)
+            logprobs = np.array(sample.logprobs.logprobs, dtype=np.float32).reshape(-1, 1 + k)
             best = logprobs[:, 1:] if k else None
-            found.append(Completion(list(one.token_ids), logprobs[:, 0].copy(), one.finish_reason, best=best))
-        return [found[i * n : (i + 1) * n] for i in range(len(prompts))]
+            completions.append(
+                Completion(list(sample.token_ids), logprobs[:, 0].copy(), sample.finish_reason, best=best)
+            )
+        return [completions[i * n : (i + 1) * n] for i in range(len(prompts))]
 
     def next_token_logprobs(self, prompts: Sequence[Tokens], tokens: Sequence[int]) -> np.ndarray:
         """See `cocal_study.generation.engines.Engine.next_token_logprobs`. Raises EngineError if vLLM fails."""
@@ -123,7 +125,7 @@ class VllmEngine:
                     logging.info(progress_line("vLLM: response", self.n, self.total, left))
 
         with _failures("at work"):
-            asked = [SamplingParams(**one, flat_logprobs=True, detokenize=False) for one in parameters]
+            asked = [SamplingParams(**settings, flat_logprobs=True, detokenize=False) for settings in parameters]
             self._llm.reset_prefix_cache()
             return self._llm.generate(
                 [TokensPrompt(prompt_token_ids=list(prompt)) for prompt in prompts],

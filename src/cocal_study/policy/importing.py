@@ -196,11 +196,11 @@ FORMATS: dict[str, ModuleType] = {"slime": slime, "trl": trl, "jsonl": jsonl}
 def dump_files(format: str, folder: Path, steps: int) -> dict[int, Path]:
     """The dumps of the first `steps` rollout steps of a training by another engine, whose format is one of FORMATS.
     Raises ContractError if one is missing."""
-    found = FORMATS[format].files(folder)
+    dumps = FORMATS[format].files(folder)
     for step in range(1, steps + 1):
-        if step not in found:
+        if step not in dumps:
             raise ContractError(f"{folder}: no dump of rollout step {step}; steps 1 to {steps} are needed")
-    return {step: found[step] for step in range(1, steps + 1)}
+    return {step: dumps[step] for step in range(1, steps + 1)}
 
 
 def import_rollouts(

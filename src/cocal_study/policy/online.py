@@ -29,8 +29,8 @@ def learn_online(
     for step, rows in rollouts.assign(held_out=held_out).groupby("step"):
         start, stop = int(rows.index[0]), int(rows.index[-1]) + 1
         states = features.read(start, stop, poolings=RESPONSE_POOLINGS)
-        found = [learner.observe(states, rows) for learner in learners]
-        progress.add(detail="nothing learnt before it" if found[0] is None else summary(found[0]))
+        tables = [learner.observe(states, rows) for learner in learners]
+        progress.add(detail="nothing learnt before it" if tables[0] is None else summary(tables[0]))
         yield int(step)
 
 
@@ -41,12 +41,12 @@ def replayed(
     `OnlineCompanions.observe` scores. The column kept_bytes is the size of the states that replaying keeps."""
     steps, last = rollouts["step"].to_numpy(), int(rollouts["step"].iloc[-1])
     first_asked = rollouts["step"].groupby(rollouts["question"].map(normalised)).transform("min").to_numpy()
-    for one in fits:
-        spec = one.spec
+    for companions in fits:
+        spec = companions.spec
         if spec.steps >= last:
             continue
         start, stop = np.searchsorted(steps, [spec.steps + 1, spec.steps + 2]).tolist()
-        confidence = one.predict(features.read(start, stop, layer=spec.layer, poolings=spec.poolings))
+        confidence = companions.predict(features.read(start, stop, layer=spec.layer, poolings=spec.poolings))
         new, correct = first_asked[start:stop] > spec.steps, rollouts["correct"].to_numpy()[start:stop]
-        found = scores(one.members, confidence[:, new], correct[new], bins, spec.steps)
-        yield found.assign(kept_bytes=start * spec.inputs * features.itemsize)
+        table = scores(companions.members, confidence[:, new], correct[new], bins, spec.steps)
+        yield table.assign(kept_bytes=start * spec.inputs * features.itemsize)

@@ -39,16 +39,16 @@ def make_room(folder: Path) -> None:
 
     A checkpoint that cannot be deleted now is tried again before the next; the training goes on.
     """
-    found = _newest_first(folder)
-    kept = next((checkpoint for checkpoint in found if (checkpoint / PROVENANCE).exists()), None)
-    for checkpoint in found:
+    checkpoints = _newest_first(folder)
+    kept = next((checkpoint for checkpoint in checkpoints if (checkpoint / PROVENANCE).exists()), None)
+    for checkpoint in checkpoints:
         if checkpoint != kept:
             _delete(checkpoint, ignore_errors=True)
 
 
 def _newest_first(folder: Path) -> list[Path]:
-    found = {int(match[1]): entry for entry in folder.glob("*") if (match := _CHECKPOINT.fullmatch(entry.name))}
-    return [found[step] for step in sorted(found, reverse=True)]
+    by_step = {int(match[1]): entry for entry in folder.glob("*") if (match := _CHECKPOINT.fullmatch(entry.name))}
+    return [by_step[step] for step in sorted(by_step, reverse=True)]
 
 
 def _delete(checkpoint: Path, ignore_errors: bool = False) -> None:

@@ -147,7 +147,7 @@ class RecordingGRPOTrainer(RolloutCapture, GRPOTrainer):
                 self._decoder(model), ends=self.eos_token_ids, pad=self._tokenizer.pad_token_id, batch_size=count
             )
             drawn = [group[0] for group in engine.generate(prompt_ids, sampling, seeds[first : first + count])]
-        return [one.token_ids for one in drawn], [one.logprobs.tolist() for one in drawn]
+        return [completion.token_ids for completion in drawn], [completion.logprobs.tolist() for completion in drawn]
 
     @torch.no_grad()
     def _decoder(self, model: "PreTrainedModel") -> "PreTrainedModel":
@@ -185,9 +185,9 @@ class RecordingGRPOTrainer(RolloutCapture, GRPOTrainer):
                     return plain(model, ids, mask, length)[0]
 
                 return in_trimmed_batches(compute, input_ids, attention_mask, logits_to_keep, batch_size), None, None
-            found = plain(model, input_ids, attention_mask, logits_to_keep, **options)
-            self.agreement.latest = found[0].detach()
-            return found
+            computed = plain(model, input_ids, attention_mask, logits_to_keep, **options)
+            self.agreement.latest = computed[0].detach()
+            return computed
         output = model(
             input_ids=input_ids, attention_mask=attention_mask, logits_to_keep=logits_to_keep + 1, use_cache=False
         )

@@ -46,13 +46,13 @@ def in_trimmed_batches(
     whole = {"prompt_ids": ids[:, :-length], "prompt_mask": mask[:, :-length]}
     whole |= {"completion_ids": ids[:, -length:], "completion_mask": mask[:, -length:]}
     whole["row"] = torch.arange(len(ids), device=ids.device)
-    found = torch.zeros((len(ids), length), device=ids.device)
+    values = torch.zeros((len(ids), length), device=ids.device)
     split = [{key: value[k : k + size] for key, value in whole.items()} for k in range(0, len(ids), size)]
     for part in sorted_by_length(split):
         longest = part["completion_ids"].shape[1]
         rows, given = (torch.cat([part[f"prompt_{key}"], part[f"completion_{key}"]], dim=1) for key in ("ids", "mask"))
-        found[part["row"], :longest] = compute(rows, given, longest).float()
-    return found
+        values[part["row"], :longest] = compute(rows, given, longest).float()
+    return values
 
 
 def _part(key: str, value: torch.Tensor, rows: torch.Tensor, prompt: int, response: int) -> torch.Tensor:

@@ -108,13 +108,13 @@ def _registered(name: str, entry: Entry, records: Iterable[Any]) -> Iterator[Que
 
 
 def _value(where: str, record: Any, field: str) -> Any:
-    found = record
+    value = record
     for step in field.split("."):
         try:
-            found = found[int(step) if isinstance(found, list) else step]
+            value = value[int(step) if isinstance(value, list) else step]
         except (KeyError, IndexError, TypeError, ValueError):
             raise ContractError(f"{where}: no field {field!r}") from None
-    return found
+    return value
 
 
 def accepted_answers(value: Any) -> list[str]:
@@ -136,11 +136,11 @@ def _corrected(name: str, questions: list[Question], corrections: Sequence[Corre
         if correction.id not in places:
             raise ContractError(f"{name}: the registry corrects row {correction.id!r}, which the source does not have")
         place = places[correction.id]
-        found = getattr(questions[place], correction.field)
-        if found != correction.old:
+        value = getattr(questions[place], correction.field)
+        if value != correction.old:
             raise ContractError(
                 f"{name}, row {correction.id}: the registry corrects the {correction.field} {correction.old!r}, "
-                f"but the source has {found!r}"
+                f"but the source has {value!r}"
             )
         mended[place] = replace(mended[place], **{correction.field: correction.new})
     return mended
@@ -231,14 +231,14 @@ def _questions(name: str, path: Path) -> list[Question]:
     for row, (place, content) in enumerate(_records(name, path).items()):
         with reading(f"{path}: {place}"):
             record = _Record.model_validate(content)
-        one = f"{row:05d}" if record.id is None else str(record.id)
-        if one in places:
-            raise ContractError(f"{path}: {place}: question_id {one!r} is also in {places[one]}; ids must differ")
+        key = f"{row:05d}" if record.id is None else str(record.id)
+        if key in places:
+            raise ContractError(f"{path}: {place}: question_id {key!r} is also in {places[key]}; ids must differ")
         answer, *_ = accepted_answers(record.answer)
         aliases = [text for alias in record.aliases or () for text in accepted_answers(alias) if text != answer]
-        places[one] = place
-        questions[one] = Question(
-            id=one,
+        places[key] = place
+        questions[key] = Question(
+            id=key,
             question=record.question.strip(),
             answer=answer,
             aliases=tuple(dict.fromkeys(aliases)),

@@ -33,8 +33,8 @@ def overlaps(frames: Iterable[pd.DataFrame]) -> pd.DataFrame:
     asked["print"] = asked["question"].map(fingerprint)
     training = asked["split"] == "training"
     theirs = asked[training].rename(columns={"dataset": "training_set", "question_id": "training_id"})
-    found = asked[~training].merge(theirs[["print", "training_set", "training_id"]], on="print")
-    return found.drop(columns=["split", "print"])
+    pairs = asked[~training].merge(theirs[["print", "training_set", "training_id"]], on="print")
+    return pairs.drop(columns=["split", "print"])
 
 
 def settle(

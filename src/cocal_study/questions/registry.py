@@ -130,12 +130,12 @@ class Registry(Model):
 
     def content(self) -> "Registry":
         """The registry without titles, licences, notes and reasons, on which no question depends."""
-        found = {}
+        sets = {}
         for name, entry in self.sets.items():
-            corrections = tuple(one.model_copy(update={"reason": ""}) for one in entry.corrections)
+            corrections = tuple(correction.model_copy(update={"reason": ""}) for correction in entry.corrections)
             texts = {"title": "", "licence": "", "note": ""}
-            found[name] = entry.model_copy(update=texts | {"corrections": corrections})
-        return Registry(sets=found)
+            sets[name] = entry.model_copy(update=texts | {"corrections": corrections})
+        return Registry(sets=sets)
 
 
 def known_wrong(sources: Mapping[str, RegisteredSettings], registry: Registry) -> dict[str, int]:

@@ -39,12 +39,12 @@ def fetch(source: Source, file: File, cache: str | Path, mirror: str | None = No
     from requests.exceptions import RequestException
 
     url, registry = base + place, {place: file.sha256 and f"sha256:{file.sha256}"}
-    found = pooch.create(cache, base, registry=registry, retry_if_failed=again)
+    fetcher = pooch.create(cache, base, registry=registry, retry_if_failed=again)
     download = _copy if base.startswith("file://") else pooch.HTTPDownloader(timeout=_TIMEOUT)
     pooch.get_logger().setLevel(logging.ERROR)
     logger.info("%s: downloading from %s", target, base)
     try:
-        found.fetch(place, downloader=download)
+        fetcher.fetch(place, downloader=download)
     except (RequestException, FileNotFoundError) as error:
         raise ConfigError(
             f"{url}: {first_line(error)}. Run this again; or name a mirror that this machine can reach (sources.mirror "
@@ -71,18 +71,18 @@ def stored(source: Source, file: File, cache: str | Path) -> Path:
     target = Path(cache) / source.place(file)
     if not target.exists():
         raise ContractError(f"{target}: no such file; `cocal sources` downloads it")
-    found, size = file_digest(target), target.stat().st_size
+    digest, size = file_digest(target), target.stat().st_size
     advice = remedy(target, "delete it and run `cocal sources` again")
-    if file.sha256 not in (None, found):
-        raise ContractError(f"{target}: sha256 is {found}, expected {file.sha256} ({size} bytes); {advice}")
+    if file.sha256 not in (None, digest):
+        raise ContractError(f"{target}: sha256 is {digest}, expected {file.sha256} ({size} bytes); {advice}")
     if file.sha256 is None:
         record = target.with_name(f"{target.name}.sha256")
         if not record.exists():
-            write_text(record, found + "\n")
+            write_text(record, digest + "\n")
         recorded = record.read_text(encoding="utf-8", errors="replace").strip()
-        if recorded != found:
+        if recorded != digest:
             raise ContractError(
-                f"{target}: sha256 {found}, but {recorded} was recorded when it came ({record}); "
+                f"{target}: sha256 {digest}, but {recorded} was recorded when it came ({record}); "
                 + remedy(target, "delete both and run `cocal sources` again")
             )
     return target

@@ -164,8 +164,8 @@ def _paths(value: Any) -> Iterator[Path]:
     if isinstance(value, Path):
         yield value
     elif value is not None:
-        for one in value.values() if isinstance(value, dict) else value:
-            yield from _paths(one)
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from _paths(inner)
 
 
 @cache
@@ -184,8 +184,8 @@ def _bare(annotation: Any) -> Any:
     """An annotation without what is said of it, and without None."""
     if get_origin(annotation) is Annotated:
         return _bare(annotation.__origin__)
-    others = [one for one in get_args(annotation) if one is not NoneType]
-    return _bare(others[0]) if NoneType in get_args(annotation) else annotation
+    kinds = [kind for kind in get_args(annotation) if kind is not NoneType]
+    return _bare(kinds[0]) if NoneType in get_args(annotation) else annotation
 
 
 def _is_model(annotation: Any) -> bool:
@@ -236,16 +236,16 @@ def job_of(options: argparse.Namespace) -> Stage:
 
 def _by_kind(flag: str, words: list[str], several: bool) -> dict[str, Any]:
     """Values by their kinds, from words of the form KIND=VALUE."""
-    found: dict[str, list[str]] = {}
+    by_kind: dict[str, list[str]] = {}
     for word in words:
         kind, _, value = word.partition("=")
         if not kind or not value:
             raise ConfigError(f"{flag}: {word!r} is not KIND=VALUE")
-        found.setdefault(kind, []).append(value)
-    for kind, values in found.items():
+        by_kind.setdefault(kind, []).append(value)
+    for kind, values in by_kind.items():
         if len(values) > 1 and not several:
             raise ConfigError(f"{flag}: {len(values)} values of {kind}; give one")
-    return found if several else {kind: value for kind, (value,) in found.items()}
+    return by_kind if several else {kind: value for kind, (value,) in by_kind.items()}
 
 
 def run_stage(options: argparse.Namespace) -> None:

@@ -60,7 +60,7 @@ class Checks(Stage):
         predictions = {path: read_predictions(path, self.backbone) for path in (*self.predictions, *self.second)}
         checks = self._protocol(tables, fits, predictions)
         traced = [product for _, product in trace(*predictions, *(fit.folder for fit in fits))]
-        stages = Counter(one.facts.get("stage", "given") for one in traced)
+        stages = Counter(product.facts.get("stage", "given") for product in traced)
         checks["ancestors_unchanged"] = dict(sorted(stages.items()))
         depends_on = {"companion": self.settings, "quality": self.quality}
         attributes = self.attributes(self.output, depends_on, backbone=self.backbone)
@@ -94,15 +94,15 @@ class Checks(Stage):
             "group_accuracy_before_filtering": {n: training.check_groups(table, n) for n, table in sampled.items()},
             "verdicts_of_training_responses": {n: training.count_verdicts(table) for n, table in sampled.items()},
             "equal_raw_budgets": training.check_equal_budgets(pair[0], pair[1], budgets) if len(pair) == 2 else [],
-            "question_disjoint_validation": [training.check_disjoint(*one) for one in given],
+            "question_disjoint_validation": [training.check_disjoint(*inputs) for inputs in given],
             "validation_pools": [fit.with_numbers() for fit in fits],
-            "truncated_responses_left_out": [training.check_truncation(*one) for one in given],
+            "truncated_responses_left_out": [training.check_truncation(*inputs) for inputs in given],
             "prediction_sources": {path: predicted.sources_of(table) for path, table in files.items()},
             "quality_of_responses": {p: predicted.check_quality(table, self.quality, p) for p, table in files.items()},
             "same_fixed_responses": [
-                one
+                numbers
                 for of_sampling in filter(None, (self.predictions, self.second))
-                for one in predicted.check_fixed_responses([predictions[path] for path in of_sampling])
+                for numbers in predicted.check_fixed_responses([predictions[path] for path in of_sampling])
             ],
         }
 
@@ -139,8 +139,8 @@ class CheckRules(Rules):
             rollouts=results.rollouts_folder(backbone, "grpo"),
             questions=self._training_set,
             companions=companions,
-            predictions=[one.file for one in compared if not one.sampling],
-            second=[one.file for one in compared if one.sampling],
+            predictions=[comparison.file for comparison in compared if not comparison.sampling],
+            second=[comparison.file for comparison in compared if comparison.sampling],
             beside=[results.OVERLAP],
             **more,
             **made,

@@ -180,13 +180,13 @@ class Online(_FromRollouts):
             for step in learn_online(learners, features, rollouts, texts, Progress("step", self.steps)):
                 for learner in learners if step in self.stages else ():
                     place = Path(f"window-{learner.window}", f"steps-{step}")
-                    found = learner.companions(features.layers[-1])
+                    companions = learner.companions(features.layers[-1])
                     of_step = {"source_step": str(step), "validation_step": str(step)}
                     of_step |= placed(self.output_companions / place)
-                    write_companions(folder / place, found, learner.scores, attributes | of_step)
-        tables = [one.scores.assign(window=one.window, kept_bytes=one.kept_bytes) for one in learners]
+                    write_companions(folder / place, companions, learner.scores, attributes | of_step)
+        tables = [learner.scores.assign(window=learner.window, kept_bytes=learner.kept_bytes) for learner in learners]
         fits = (load_companions(folder) for folder in self.replayed)
-        tables += [found.assign(window=0) for found in replayed(fits, features, rollouts, bins)]
+        tables += [scores.assign(window=0) for scores in replayed(fits, features, rollouts, bins)]
         table = pd.concat(tables, ignore_index=True)
         write_frame(self.output, table, PREQUENTIAL, self.attributes(self.output, wanted, **facts))
 

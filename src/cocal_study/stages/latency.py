@@ -78,7 +78,7 @@ class Latency(Stage):
         )
         sets = {
             name: PromptSet(
-                chat_ids(policy.tokenizer, [prompts.message("answer", one) for one in texts]), lengths[name]
+                chat_ids(policy.tokenizer, [prompts.message("answer", text) for text in texts]), lengths[name]
             )
             for name, texts in asked.items()
         }

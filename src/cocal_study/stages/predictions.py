@@ -100,21 +100,21 @@ class PredictionRules(Rules):
     def _predictions(self, backbone: str, algorithm: str, step: str, comparison: str, **made: str) -> Job:
         from cocal_study.planning.comparisons import comparison_of, samples_of  # loads the rivals' modules
 
-        one = comparison_of(self.study, backbone, algorithm, int(step), comparison)
-        methods, cell = [METHODS[name] for name in one.methods], (backbone, algorithm, one.step)
+        planned = comparison_of(self.study, backbone, algorithm, int(step), comparison)
+        methods, cell = [METHODS[name] for name in planned.methods], (backbone, algorithm, planned.step)
         formats = dict.fromkeys(method.prompt_format for method in methods)
         read = dict.fromkeys(method.prompt_format for method in methods if method.experience)
         return self._job(
             Predictions,
-            settings=plan.estimator_settings(self.study, one.methods),
-            samples=samples_of(self.study, one.domains),
+            settings=plan.estimator_settings(self.study, planned.methods),
+            samples=samples_of(self.study, planned.domains),
             # companions alone compare no answers
-            **({"pool": self.study.generation.pool} if comparison == one.sampling else {}),
+            **({"pool": self.study.generation.pool} if comparison == planned.sampling else {}),
             backbone=backbone,
             algorithm=algorithm,
             step=step,
-            responses={kind: results.responses_folder(*cell, kind + one.sampling) for kind in formats},
-            features={kind: results.features_folder(*cell, kind + one.sampling) for kind in read},
-            companions=one.companions,
+            responses={kind: results.responses_folder(*cell, kind + planned.sampling) for kind in formats},
+            features={kind: results.features_folder(*cell, kind + planned.sampling) for kind in read},
+            companions=planned.companions,
             **made,
         )

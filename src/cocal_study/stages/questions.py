@@ -111,7 +111,7 @@ class Overlap(_Cached):
         settings = self.settings
         built = {name: read_frame(path, QUESTIONS) for name, path in zip(settings.datasets, self.reads(), strict=True)}
         # training sets are read from their sources, since the built ones lack the questions that were excluded
-        training = {name: one for name, one in settings.datasets.items() if one.role == "training"}
+        training = {name: dataset for name, dataset in settings.datasets.items() if dataset.role == "training"}
         given = settings.model_copy(update={"datasets": training})
         loaded = load_registered(given.registered, self.registry, self.cache) | load_files(given.files)
         sets = {name: training[name] for name in loaded}
@@ -155,6 +155,8 @@ class QuestionRules(Rules):
 
     def _overlap(self, **made: str) -> Job:
         sets = self.study.question_sets
-        entries, sources = self._of_sets([name for name, one in sets.datasets.items() if one.role == "training"])
+        entries, sources = self._of_sets(
+            [name for name, dataset in sets.datasets.items() if dataset.role == "training"]
+        )
         given = {"settings": sets.bare(), "registry": entries, "questions": results.QUESTIONS}
         return self._job(Overlap, **given, beside=sources, **made)

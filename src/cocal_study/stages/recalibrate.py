@@ -62,15 +62,15 @@ class Recalibrate(Cell):
     def sources(self):
         # all must be of the same backbone, policy and step
         prompt_format, sets = METHODS[self.compared[0].method].prompt_format, self.samples.root
-        found = super().sources()
+        parents = super().sources()
         tables = {name: self.responses / f"{name}.parquet" for name in sets}
-        found += [Source(path, prompt_format=prompt_format, dataset=name) for name, path in tables.items()]
-        found += [Source(self.features / f"{name}.zarr", dataset=name) for name in sets if self.features]
-        found += [Source(self.rollout_features)] if self.rollout_features else []
+        parents += [Source(path, prompt_format=prompt_format, dataset=name) for name, path in tables.items()]
+        parents += [Source(self.features / f"{name}.zarr", dataset=name) for name in sets if self.features]
+        parents += [Source(self.rollout_features)] if self.rollout_features else []
         resampled = (self.resampled, self.resampled_features)
-        found += [Source(path, experience="resampled") for path in resampled if path]
+        parents += [Source(path, experience="resampled") for path in resampled if path]
         kinds = {"one-layer": "rollouts"}
-        return found + [
+        return parents + [
             Source(path, experience=kinds.get(kind, kind), source_step=self.step)
             for kind, path in self.companions.items()
         ]

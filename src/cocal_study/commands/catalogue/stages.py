@@ -15,8 +15,8 @@ def _add_fields(command: str, parser: argparse.ArgumentParser) -> None:
     from cocal_study.stages.base import flags_of, stage_of  # loads pydantic
 
     parser.description = stage_of(command).__doc__
-    for one in flags_of(command):
-        one.add_to(parser)
+    for option in flags_of(command):
+        option.add_to(parser)
 
 
 def _writes(options: argparse.Namespace) -> list[Path]:
