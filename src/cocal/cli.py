@@ -118,8 +118,8 @@ def _options(arguments: Sequence[str]) -> tuple[Command, argparse.Namespace]:
 
 def _places(options: argparse.Namespace) -> list[Path]:
     """The files and folders that a command writes."""
-    found = (getattr(options, name, None) for name in ("run_folder", *getattr(options, "outputs", ())))
-    return [place for place in found if place is not None]
+    places = (getattr(options, name, None) for name in ("run_folder", *getattr(options, "outputs", ())))
+    return [place for place in places if place is not None]
 
 
 @contextmanager

@@ -114,9 +114,9 @@ def rlcr(correctness: RewardFunction, *, invalid: float = 1.0) -> RewardFunction
 
     def rlcr_reward(completions: Sequence[Any], **columns: Any) -> list[float | None]:
         correct = np.array(correctness(completions=completions, **columns), dtype=np.float64)
-        texts = [one if isinstance(one, str) else one[-1]["content"] for one in completions]
-        found = correct + rlcr_calibration(correct, stated_confidences(texts), invalid)
-        return [None if np.isnan(right) else value for right, value in zip(correct, found.tolist(), strict=True)]
+        texts = [completion if isinstance(completion, str) else completion[-1]["content"] for completion in completions]
+        rewards = correct + rlcr_calibration(correct, stated_confidences(texts), invalid)
+        return [None if np.isnan(right) else value for right, value in zip(correct, rewards.tolist(), strict=True)]
 
     return rlcr_reward
 
@@ -159,9 +159,9 @@ def dcpo_advantages(
         calibration = dcpo_calibration(correct, confidence, size, group_weight, invalid)
         own = slice(trainer.accelerator.process_index * len(ids), (trainer.accelerator.process_index + 1) * len(ids))
         task, stated = (group_advantages(part, size)[own] for part in (correct, calibration))
-        starts = [confidence_start(one, lambda part: plain_texts(tokenizer, [part])[0]) for one in ids]
-        found = token_advantages(task, stated, starts, length) * ~np.isnan(verdicts[own, None])
-        batch["advantages"] = torch.as_tensor(found, dtype=torch.float32, device=batch["completion_ids"].device)
+        starts = [confidence_start(response, lambda part: plain_texts(tokenizer, [part])[0]) for response in ids]
+        advantages = token_advantages(task, stated, starts, length) * ~np.isnan(verdicts[own, None])
+        batch["advantages"] = torch.as_tensor(advantages, dtype=torch.float32, device=batch["completion_ids"].device)
         trainer._metrics["train" if training else "eval"]["rewards/calibration/mean"].append(float(calibration.mean()))
         return batch
 

@@ -88,8 +88,8 @@ def _equal_relations(first: tuple[Read, ...], second: tuple[Read, ...]) -> bool:
     if len(first) == len(second) == 1:
         return _equal_relation(first[0], second[0])
     if len(first) != len(second):  # |x|<2 and -2<x<2
-        found = _solved(second) if len(set().union(*(part.free_symbols for part in (*first, *second)))) == 1 else None
-        return found is not None and _relation_is_set(first, found)
+        solved = _solved(second) if len(set().union(*(part.free_symbols for part in (*first, *second)))) == 1 else None
+        return solved is not None and _relation_is_set(first, solved)
     orders = [second, tuple(reversed(second))]
     return any(all(_equal_relation(a, b) for a, b in zip(first, order, strict=True)) for order in orders)
 
@@ -158,9 +158,9 @@ def _relation_is_set(relations: tuple[Read, ...], other: Read) -> bool:
     """True if inequalities describe a set."""
     if not isinstance(other, sympy.Set) or (len(relations) == 1 and isinstance(relations[0], sympy.Eq)):
         return False
-    found = _solved(relations)
-    two_numbers = isinstance(found, sympy.Interval) and isinstance(other, sympy.FiniteSet)
-    return found is not None and not two_numbers and _equal_sets(found, other)
+    solved = _solved(relations)
+    two_numbers = isinstance(solved, sympy.Interval) and isinstance(other, sympy.FiniteSet)
+    return solved is not None and not two_numbers and _equal_sets(solved, other)
 
 
 def _solved(relations: tuple[Read, ...]) -> sympy.Set | None:
@@ -206,11 +206,11 @@ def _equal_sets(gold: Read, answer: Read) -> bool:
         return False
 
 
-def _collection(found: Read) -> Read:
+def _collection(value: Read) -> Read:
     """A set or a tuple; of anything else the set with this member."""
-    if isinstance(found, (sympy.Union, sympy.Intersection)):
-        return found.doit()
-    return found if isinstance(found, (sympy.Set, sympy.Tuple)) else sympy.FiniteSet(found)
+    if isinstance(value, (sympy.Union, sympy.Intersection)):
+        return value.doit()
+    return value if isinstance(value, (sympy.Set, sympy.Tuple)) else sympy.FiniteSet(value)
 
 
 def _matched(ours: list[Read], theirs: list[Read]) -> bool:
@@ -229,10 +229,10 @@ def _matched(ours: list[Read], theirs: list[Read]) -> bool:
 
 def _equal_matrices(gold: Read, answer: Read) -> bool:
     """A row or a column also equals the tuple of its entries."""
-    for one, other in ((gold, answer), (answer, gold)):
+    for matrix, other in ((gold, answer), (answer, gold)):
         members, ordered = _members(other)
-        if members and ordered and isinstance(one, sympy.MatrixBase) and 1 in one.shape:
-            return len(members) == len(one) and all(map(equal, one.flat(), members))
+        if members and ordered and isinstance(matrix, sympy.MatrixBase) and 1 in matrix.shape:
+            return len(members) == len(matrix) and all(map(equal, matrix.flat(), members))
     both = isinstance(gold, sympy.MatrixBase) and isinstance(answer, sympy.MatrixBase)
     return both and gold.shape == answer.shape and all(map(equal, gold.flat(), answer.flat()))
 

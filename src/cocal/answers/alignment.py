@@ -75,16 +75,16 @@ def aligned(gold: str, answer: str) -> Pair:
     return gold, answer
 
 
-def _without(gold: str, answer: str, found: "list[re.Match[str] | None]") -> Pair:
+def _without(gold: str, answer: str, heads: "list[re.Match[str] | None]") -> Pair:
     """The two texts without the matches at their beginnings."""
-    first, second = (text[one.end() :] if one else text for one, text in zip(found, (gold, answer), strict=True))
+    first, second = (text[head.end() :] if head else text for head, text in zip(heads, (gold, answer), strict=True))
     return first, second
 
 
 def _choice(gold: str, answer: str) -> Pair:
-    for one, other in ((gold, answer), (answer, gold)):
-        if (choice := _CHOICE.fullmatch(other)) and one in choice.groups():
-            return one, one
+    for letter, other in ((gold, answer), (answer, gold)):
+        if (choice := _CHOICE.fullmatch(other)) and letter in choice.groups():
+            return letter, letter
     return gold, answer
 
 
@@ -103,15 +103,15 @@ def _family(gold: str, answer: str) -> Pair:
 
 
 def _member(gold: str, answer: str) -> Pair:
-    names = {one["name"] for text in (gold, answer) if _MEMBER.match(text) for one in _MEMBER.finditer(text)}
+    names = {match["name"] for text in (gold, answer) if _MEMBER.match(text) for match in _MEMBER.finditer(text)}
     first, second = (_MEMBER.sub(r"\g<before>", text) for text in (gold, answer))
     return (first, second) if len(names) == 1 and (first + second).count("=") < 2 else (gold, answer)
 
 
 def _valued(gold: str, answer: str) -> Pair:
-    found = [_VALUED.match(text) for text in (gold, answer)]
-    bare = all(one or not _NO_VALUE.search(text) for one, text in zip(found, (gold, answer), strict=True))
-    return _without(gold, answer, found) if bare and len({one[0] for one in found if one}) == 1 else (gold, answer)
+    names = [_VALUED.match(text) for text in (gold, answer)]
+    bare = all(name or not _NO_VALUE.search(text) for name, text in zip(names, (gold, answer), strict=True))
+    return _without(gold, answer, names) if bare and len({name[0] for name in names if name}) == 1 else (gold, answer)
 
 
 def _as_column(text: str, beside: str) -> str:
@@ -121,13 +121,13 @@ def _as_column(text: str, beside: str) -> str:
     if not (used and used < {*names} and beside.startswith(("(", r"\begin"))) or _NO_VALUE.search(text):
         return text
     columns = {name: r"\\".join("01"[name == other] for other in names) for name in names}
-    return _UNIT_VECTOR.sub(lambda found: rf"\begin{{pmatrix}}{columns[found[0]]}\end{{pmatrix}}", text)
+    return _UNIT_VECTOR.sub(lambda match: rf"\begin{{pmatrix}}{columns[match[0]]}\end{{pmatrix}}", text)
 
 
 def _thousands(gold: str, answer: str) -> Pair:
     """Beside anything else than one number, `x=2,400` may be two solutions."""
-    for one, other in ((gold, answer), (answer, gold)):
-        if _ASSIGNED.fullmatch(one) and _ONE_NUMBER.fullmatch(other):
+    for assigned, other in ((gold, answer), (answer, gold)):
+        if _ASSIGNED.fullmatch(assigned) and _ONE_NUMBER.fullmatch(other):
             return gold.replace(",", ""), answer.replace(",", "")
     return gold, answer
 
@@ -182,19 +182,19 @@ def _renamed(family: re.Match[str], other: re.Match[str]) -> str:
 
 def measured(text: str, beside: str) -> tuple[str, str | None]:
     """The value of a quantity and its unit; the text itself and None where it has none."""
-    if found := _PRICE.fullmatch(text):
-        return found[found.lastindex or 0], unit_name(re.sub(rf"{NUMBER}|[\s\\]|US(?!D)", "", text))
-    found = _UNIT.fullmatch(text)
-    if found is None and (with_unit := _UNIT.fullmatch(beside)) and (with_unit["text"] or with_unit["word"]):
-        found = _ATTACHED.fullmatch(text)
-    if found is None or ("=" in text and "," in text):
+    if match := _PRICE.fullmatch(text):
+        return match[match.lastindex or 0], unit_name(re.sub(rf"{NUMBER}|[\s\\]|US(?!D)", "", text))
+    match = _UNIT.fullmatch(text)
+    if match is None and (with_unit := _UNIT.fullmatch(beside)) and (with_unit["text"] or with_unit["word"]):
+        match = _ATTACHED.fullmatch(text)
+    if match is None or ("=" in text and "," in text):
         return text, None
-    unit = next(filter(None, list(found.groups())[1:]), "")
+    unit = next(filter(None, list(match.groups())[1:]), "")
     if unit.isalpha() and (len(unit) < 3 or consecutive(unit.lower())) and not _KNOWN.fullmatch(unit):
         return text, None
-    if not _admitted(unit) or SEVERAL.search(text) or TEXT.search(found["value"]):
+    if not _admitted(unit) or SEVERAL.search(text) or TEXT.search(match["value"]):
         return text, None
-    return found["value"], unit_name(unit) + (found.groupdict().get("power") or "")
+    return match["value"], unit_name(unit) + (match.groupdict().get("power") or "")
 
 
 def _admitted(unit: str) -> bool:
@@ -209,8 +209,8 @@ def _admitted(unit: str) -> bool:
 def unit_name(unit: str) -> str:
     """A unit in one spelling: `square feet` as `ft2` and `miles per hour` as `mi/h`, without a plural."""
     name = re.sub(r"\s*(?:/|\bper\b)\s*", "/", re.sub(r"[\^.]", "", " ".join(unit.lower().split())))
-    name = re.sub(r"\b(?:(sq(?:uare)?)|cu(?:bic)?) (\w+)", lambda found: found[2] + ("2" if found[1] else "3"), name)
-    return re.sub(r"[a-z]+", lambda found: _abbreviated(found[0]), name)
+    name = re.sub(r"\b(?:(sq(?:uare)?)|cu(?:bic)?) (\w+)", lambda match: match[2] + ("2" if match[1] else "3"), name)
+    return re.sub(r"[a-z]+", lambda match: _abbreviated(match[0]), name)
 
 
 def _abbreviated(word: str) -> str:

@@ -41,7 +41,7 @@ def compare(gold: str, answer: str) -> bool | None:
     first, second = read(gold), read(answer)
     try:
         forms = [read(piece) for piece in alternatives(gold)]
-        if len(forms) > 1 and None not in (*forms, second) and all(equal(forms[0], one) for one in forms[1:]):
+        if len(forms) > 1 and None not in (*forms, second) and all(equal(forms[0], form) for form in forms[1:]):
             return bool(equal(forms[0], second))
         if first is None or second is None:
             return None if first is second else False

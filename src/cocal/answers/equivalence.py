@@ -143,12 +143,12 @@ class Verifier:
             verdicts = {pair: _obvious(*pair) for pair in texts}
             undecided = [pair for pair, verdict in verdicts.items() if verdict is None]
             judged = self._judge(list(dict.fromkeys(both for a, b in undecided for both in ((a, b), (b, a)))))
-            found = [{verdicts[a, b]} - {None} or {judged[a, b], judged[b, a]} for a, b in texts]
-            open_pairs.extend(pair for pair, of_pair in zip(pairs, found, strict=True) if None in of_pair)
+            outcomes = [{verdicts[a, b]} - {None} or {judged[a, b], judged[b, a]} for a, b in texts]
+            open_pairs.extend(pair for pair, of_pair in zip(pairs, outcomes, strict=True) if None in of_pair)
             given_up.extend(
                 pair for pair, (a, b) in zip(pairs, texts, strict=True) if self._exceeded & {(a, b), (b, a)}
             )
-            return [True in of_pair for of_pair in found]
+            return [True in of_pair for of_pair in outcomes]
 
         forms = forms_of(answers, self._form)
         known = [0] * len(answers) if pools is None else pools

@@ -126,13 +126,13 @@ def normalise_text(text: str) -> str:
     commas may group thousands. White space stays between two digits. An article has a word behind it, as the A of
     `Vitamin A` has not, or stands behind a comma at the end. A text of punctuation alone keeps it.
     """
-    powers = _RAISED.sub(lambda found: "^" + found[0], _VULGAR.sub(" ", text)).translate(_DASHES)
+    powers = _RAISED.sub(lambda match: "^" + match[0], _VULGAR.sub(" ", text)).translate(_DASHES)
     plain = unicodedata.normalize("NFKC", powers).translate(_SIGNS)
     plain = unicodedata.normalize("NFC", _MARKS.sub("", unicodedata.normalize("NFD", _COMMAND.sub(r"\1", plain))))
     words = plain.lower().translate(_LETTERS)
     for pattern, new in _RESPELLED:
         words = pattern.sub(new, words)
-    words = _DROPPED.sub(lambda found: found[1] or (" " if found[0] in "-/" else ""), words)
+    words = _DROPPED.sub(lambda match: match[1] or (" " if match[0] in "-/" else ""), words)
     bare = _ARTICLE.sub(" ", words).split() or words.split()[-1:] or plain.split()
     return _SPACES.sub("", " ".join(bare))
 
@@ -192,13 +192,13 @@ def partition(
         classes: list[list[int]] = []
         for _, rows in sorted(of_pool.items(), key=lambda item: (-len(item[1]), str(item[0]))):
             first = rows[0]
-            fitting = (found for found in classes if all({(first, other), (other, first)} & joined for other in found))
+            fitting = (group for group in classes if all({(first, other), (other, first)} & joined for other in group))
             if (chosen := next(fitting, None)) is None:
                 classes.append(chosen := [])
             chosen.append(first)
-        ordered = sorted(sorted(found) for found in classes)
-        for label, found in enumerate(ordered):
-            for first in found:
+        ordered = sorted(sorted(group) for group in classes)
+        for label, group in enumerate(ordered):
+            for first in group:
                 labels[of_pool[forms[first]]] = label
     return labels
 

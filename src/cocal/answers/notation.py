@@ -50,11 +50,11 @@ _NAMES = re.compile(r"\\[A-Za-z]+|_\{[^{}]*\}|\b(?:and|or|prime|begin|end|[bpv]?
 def decided(gold: str, answer: str) -> tuple[bool | None, str]:
     """The verdict of the first rule that decides on two answers, and what it says; None if none does (`DECISIONS`)."""
     verdicts = ((rule.apply(gold, answer), rule.says) for rule in DECISIONS)
-    return next((found for found in verdicts if found[0] is not None), (None, ""))
+    return next((verdict for verdict in verdicts if verdict[0] is not None), (None, ""))
 
 
 def _integers(gold: str, answer: str) -> bool | None:
-    ungrouped = (one.replace(",", "") if GROUPED.fullmatch(one) else one for one in (gold, answer))
+    ungrouped = (text.replace(",", "") if GROUPED.fullmatch(text) else text for text in (gold, answer))
     first, second = map(canonical_integer, ungrouped)
     return first == second if first and second else None
 
@@ -77,13 +77,13 @@ def _residues(gold: str, answer: str) -> bool | None:
     both = [_RESIDUES.fullmatch(text) for text in (gold, answer)]
     if None in both:
         return None
-    sets = [{int(one) % int(found["modulus"]) for one in found["numbers"].split(",")} for found in both if found]
-    return sets[0] == sets[1] and len({found["modulus"] for found in both if found}) == 1
+    sets = [{int(number) % int(match["modulus"]) for number in match["numbers"].split(",")} for match in both if match]
+    return sets[0] == sets[1] and len({match["modulus"] for match in both if match}) == 1
 
 
 def _open_lists(gold: str, answer: str) -> bool | None:
-    for one, other in ((gold, answer), (answer, gold)):
-        listed, bound = _OPEN.fullmatch(one), _BOUND.fullmatch(other)
+    for text, other in ((gold, answer), (answer, gold)):
+        listed, bound = _OPEN.fullmatch(text), _BOUND.fullmatch(other)
         if listed and bound and listed["name"] in (None, bound["name"]):
             numbers, first = listed["listed"].split(","), int(bound["least"]) + (bound["beyond"] is not None)
             return [int(number) for number in numbers] == list(range(first, first + len(numbers)))
@@ -102,13 +102,13 @@ def _bases(gold: str, answer: str) -> bool | None:
 
 def _based(text: str) -> tuple[str, str, str] | None:
     """Sign, digits and base of a number that is written with its base; None for any other text."""
-    found = _BASED.fullmatch(re.sub(r"[(){}]", "", _letters(text)))
-    if not found:
+    match = _BASED.fullmatch(re.sub(r"[(){}]", "", _letters(text)))
+    if not match:
         return None
-    sign, digits, base = found[1].strip("+"), found[2].lstrip("0"), _BASES.get(found[3].lower(), found[3])
-    if not (re.search("[0-9]", found[2]) and base.lstrip("-").isdigit()):
+    sign, digits, base = match[1].strip("+"), match[2].lstrip("0"), _BASES.get(match[3].lower(), match[3])
+    if not (re.search("[0-9]", match[2]) and base.lstrip("-").isdigit()):
         return None
-    has_index = max(int(digit, 16) for digit in found[2]) >= abs(int(base))  # 2a_1 is twice a letter
+    has_index = max(int(digit, 16) for digit in match[2]) >= abs(int(base))  # 2a_1 is twice a letter
     return sign, digits if has_index else digits.upper(), base
 
 
@@ -128,7 +128,7 @@ def _clocks(gold: str, answer: str) -> bool | None:
     times = [_CLOCK.fullmatch(text) for text in (gold, answer)]
     if not any(times):
         return None
-    first, second = (found[1] if found else text for found, text in zip(times, (gold, answer), strict=True))
+    first, second = (time[1] if time else text for time, text in zip(times, (gold, answer), strict=True))
     halves = {re.sub(r"\\text|[^ap]", "", text.lower()) for text in (gold, answer)}
     return first == second and (None in times or len(halves) == 1)
 
@@ -169,15 +169,15 @@ def _counts(gold: str, answer: str) -> bool | None:
 
 def _counted(text: str) -> list[tuple[str, str]] | None:
     """The numbers of a list and the words behind them, which may be missing in all; None for any other text."""
-    found = []
+    counts = []
     for part in filter(None, _PART.split(text)):
         if _BARE.fullmatch(part):
-            found.append((part, ""))
+            counts.append((part, ""))
         elif counted := _COUNTED.fullmatch(part):
-            found.append((counted[1], unit_name(counted[2])))
+            counts.append((counted[1], unit_name(counted[2])))
         else:
             return None
-    return found
+    return counts
 
 
 def _lists(gold: str, answer: str) -> bool | None:

@@ -60,7 +60,7 @@ def ungrouped(text: str) -> str:
     """A text whose digits are not grouped by commas; the text itself where a comma may stand between two members of a
     list, as in `x=1,500`, `(2,100)` and `\\{a,1,200\\}`."""
     listed = _ALONE.search(text) or re.search(r",(?!\s|$)", _GROUPS.sub("", text))
-    return text if listed else _GROUPS.sub(lambda found: found[0].replace(",", ""), text)
+    return text if listed else _GROUPS.sub(lambda match: match[0].replace(",", ""), text)
 
 
 _GROUPS = re.compile(r"(?<![\d,.])[1-9]\d{0,2}(?:,\d{3})+(?!\d|,\d)")

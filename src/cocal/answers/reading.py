@@ -100,40 +100,40 @@ def _parsed(text: str) -> Read | None:
         text = _DOUBLE.sub(_double_factorial, text)
         if "!!" in text:
             return None
-    text = _PRODUCT.sub(lambda found: rf"{found[1] or found[2]}\cdot ", text)
+    text = _PRODUCT.sub(lambda match: rf"{match[1] or match[2]}\cdot ", text)
     text = _BINOMIAL.sub(r"\g<0>0+", text)  # the parser would evaluate a binomial of numbers, however large
     if _TRIGONOMETRIC.search(text):
         text = _DEGREES.sub(r"\\frac{\1\\pi}{180}", text)
-    spelled = normalize_latex(_LETTERS.sub(lambda found: _CONSTANTS.get(found[0], found[0]), text), _SPELLING)
+    spelled = normalize_latex(_LETTERS.sub(lambda match: _CONSTANTS.get(match[0], match[0]), text), _SPELLING)
     try:
-        found = latex2sympy(
+        parsed = latex2sympy(
             spelled,
             is_real=not should_treat_as_complex(spelled),
             normalization_config=None,
             conversion_config=_CONVERSION,
         )
-        if isinstance(found, (sympy.Basic, sympy.MatrixBase)):
-            if too_large(found):
+        if isinstance(parsed, (sympy.Basic, sympy.MatrixBase)):
+            if too_large(parsed):
                 return sympy.nan  # which equals nothing
-            return found if _INDEX.search(text) else _with_imaginary_unit(found)
+            return parsed if _INDEX.search(text) else _with_imaginary_unit(parsed)
     except Exception:  # the parser and sympy raise errors of all kinds
         pass
     return None
 
 
-def _with_imaginary_unit(found: Read) -> Read:
+def _with_imaginary_unit(parsed: Read) -> Read:
     """The letter `i` as the imaginary unit. Relations are made anew without being evaluated."""
-    unit = {name: sympy.I for name in found.free_symbols if name.name == "i"}
-    if unit and isinstance(found, Relational):
-        return found.func(*(side.xreplace(unit) for side in found.args), evaluate=False)
-    return found.xreplace(unit) if unit else found
+    unit = {name: sympy.I for name in parsed.free_symbols if name.name == "i"}
+    if unit and isinstance(parsed, Relational):
+        return parsed.func(*(side.xreplace(unit) for side in parsed.args), evaluate=False)
+    return parsed.xreplace(unit) if unit else parsed
 
 
-def _double_factorial(found: re.Match[str]) -> str:
-    if number := found["number"]:
-        return str(sympy.factorial2(int(number))) if int(number) <= _LARGEST_DOUBLE else found[0]
-    letter, power = found["letter"], rf"2^{{{found['letter']}}} {found['letter']}!"
-    return rf"\frac{{(2{letter})!}}{{{power}}}" if found["odd"] else f"({power})"
+def _double_factorial(match: re.Match[str]) -> str:
+    if number := match["number"]:
+        return str(sympy.factorial2(int(number))) if int(number) <= _LARGEST_DOUBLE else match[0]
+    letter, power = match["letter"], rf"2^{{{match['letter']}}} {match['letter']}!"
+    return rf"\frac{{(2{letter})!}}{{{power}}}" if match["odd"] else f"({power})"
 
 
 def _both_signs(text: str) -> list[str]:
@@ -153,10 +153,10 @@ class Ratio(sympy.Tuple):
 def _built(name: str, of: str | None, such: str) -> Read | None:
     """A set in set-builder notation over the real numbers or the integers."""
     condition = read(such)
-    found = None if condition is None else solutions(condition, sympy.Symbol(name, real=True))
-    if found is None or of is None:
-        return found
-    return found.intersect(
+    members = None if condition is None else solutions(condition, sympy.Symbol(name, real=True))
+    if members is None or of is None:
+        return members
+    return members.intersect(
         {"N": sympy.S.Naturals0, "Z": sympy.S.Integers}.get(re.sub(r"\W|mathbb", "", of), sympy.S.Reals)
     )
 

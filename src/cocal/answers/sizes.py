@@ -35,7 +35,7 @@ def _digits(part: sympy.Basic | sympy.MatrixBase) -> float:
         if isinstance(part, sympy.Rational):
             return max(0.0, math.log10(abs(part.p) or 1) - math.log10(part.q))
         return math.log10(max(1.0, abs(float(part)))) if isinstance(part, (sympy.Float, sympy.NumberSymbol)) else 0.0
-    first, *others = values = [_digits(one) for one in parts]
+    first, *others = values = [_digits(piece) for piece in parts]
     if max(values) >= _LARGEST:
         raise OverflowError
     if isinstance(part, (sympy.Pow, sympy.exp)):

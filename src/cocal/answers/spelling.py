@@ -39,27 +39,27 @@ def _rules(*rows: tuple[str, str, Replacement, str]) -> tuple[Rule, ...]:
 
 
 def _raised(mark: str) -> Callable[[re.Match[str]], str]:
-    return lambda found: f"{mark}{{{unicodedata.normalize('NFKC', found[0])}}}"
+    return lambda match: f"{mark}{{{unicodedata.normalize('NFKC', match[0])}}}"
 
 
-def _vulgar(found: re.Match[str]) -> str:
-    above, _, below = unicodedata.normalize("NFKC", found[2]).partition("\u2044")
-    return rf"{found[1]}\frac{{{above}}}{{{below}}}"
+def _vulgar(match: re.Match[str]) -> str:
+    above, _, below = unicodedata.normalize("NFKC", match[2]).partition("\u2044")
+    return rf"{match[1]}\frac{{{above}}}{{{below}}}"
 
 
-def _scaled(found: re.Match[str]) -> str:
-    return f"{Decimal(found[1].replace(',', '')).scaleb(SCALES[found[2].lower()]):f}"
+def _scaled(match: re.Match[str]) -> str:
+    return f"{Decimal(match[1].replace(',', '')).scaleb(SCALES[match[2].lower()]):f}"
 
 
-def _repeating(found: re.Match[str]) -> str:
-    whole, fixed, period = found[1], found[2], found[3] or found[4]
+def _repeating(match: re.Match[str]) -> str:
+    whole, fixed, period = match[1], match[2], match[3] or match[4]
     return (
         rf"\frac{{{int(whole + fixed + period) - int('0' + whole + fixed)}}}{{{'9' * len(period)}{'0' * len(fixed)}}}"
     )
 
 
-def _system(found: re.Match[str]) -> str:
-    return ", ".join(line.strip(" ,;") for line in found[2].split(r"\\") if line.strip(" ,;"))
+def _system(match: re.Match[str]) -> str:
+    return ", ".join(line.strip(" ,;") for line in match[2].split(r"\\") if line.strip(" ,;"))
 
 
 _FUNCTIONS = "arcsin|arccos|arctan|sinh|cosh|tanh|sin|cos|tan|cot|sec|csc|ln|log|exp|max|min|gcd|lcm"
@@ -89,13 +89,13 @@ CHARACTERS = _rules(
     ("x₁: x_{1}", "[₀₁₂₃₄₅₆₇₈₉₊₋]+", _raised("_"), "Math-Verify #69"),
     (r"√34: \sqrt{34}", r"√\s*(\d+)", r"\\sqrt{\1}", "Math-Verify #69"),
     (r"1½: 1\frac{1}{2}", "(\\d?)([¼-¾⅐-⅞])", _vulgar, "TinyV #243"),
-    ("①③: (1)(3)", "[①-⑳]", lambda found: f"({unicodedata.numeric(found[0]):.0f})", "DeepScaleR"),
+    ("①③: (1)(3)", "[①-⑳]", lambda match: f"({unicodedata.numeric(match[0]):.0f})", "DeepScaleR"),
 )
 """Characters that compatibility normalisation (NFKC) would change in meaning; it follows, and then SIGNS."""
 SPELLING = _rules(
     ("$9$ miles: 9 miles", r"(?<!\\)\$([^$]+)(?<!\\)\$", r"\1", "Math-Verify's tests"),
     (r"\dfrac, \leqslant, <=, \left(, \textbf: \frac, \le, \le, (, \text",
-     r"(?:\^(?=\\degree))?\\(?:[A-Za-z]+|\|)\s*|[<>!]=", lambda found: COMMANDS.get(found[0].strip("\\^ "), found[0]),
+     r"(?:\^(?=\\degree))?\\(?:[A-Za-z]+|\|)\s*|[<>!]=", lambda match: COMMANDS.get(match[0].strip("\\^ "), match[0]),
      "DeepScaleR"),
     (r"(\begin{array}{c}1\\2\end{array}): \begin{pmatrix}1\\2\end{pmatrix}",
      r"[(\[]\s*\\begin\{array\}(?:\{[lcr|\s]+\})?(.*?)\\end\{array\}\s*[)\]]", r"\\begin{pmatrix}\1\\end{pmatrix}",
@@ -105,7 +105,7 @@ SPELLING = _rules(
      "DeepScaleR"),
     (r"{5 \choose 2}, {1 \over 2}: \binom{5}{2}, \frac{1}{2}",
      rf"(?:\{{|^)([^{{}}]*)\\(choose|over){_END}([^{{}}]*)(?:\}}|$)",
-     lambda found: rf"\{'binom' if found[2] == 'choose' else 'frac'}{{{found[1].strip()}}}{{{found[3].strip()}}}",
+     lambda match: rf"\{'binom' if match[2] == 'choose' else 'frac'}{{{match[1].strip()}}}{{{match[3].strip()}}}",
      "DeepScaleR"),
     (r"25^\circ C, 25^{\circ}C: 25^\circ\text{C}", r"(?:\^\\circ|\^\{\\circ\})\s*([CF])\b",
      r"^\\circ\\text{\1}", "DeepScaleR"),
@@ -119,16 +119,16 @@ SPELLING = _rules(
     (r"...: \ldots", r"\.\.\.+", r"\\ldots ", "Math-Verify #14"),
     (r"1\text{, }2\text{, and }3, 2\,\text{or}\,3: 1, 2, \text{ and } 3, 2 \text{ or } 3",
      rf"{GAP}*\\(?:text|mathrm)\s*\{{{GAP}*([,;:.]?){GAP}*(and|or|){GAP}*\}}{GAP}*",
-     lambda found: rf"{found[1]} \text{{ {found[2]} }} " if found[2] else f"{found[1]} ", "own pairs"),
+     lambda match: rf"{match[1]} \text{{ {match[2]} }} " if match[2] else f"{match[1]} ", "own pairs"),
     (r"(mod 7), (\mathrm{mod}\ 7), \text{ mod } 7, \bmod 7: \pmod{7}",
      rf"\({GAP}*\\?(?:(?:text|mathrm)\s*\{{\s*)?[bp]?mod\b\s*\}}?{GAP}*\{{?(\w+)\}}?\s*\)"
      r"|\\(?:[bp]?mod|(?:text|mathrm)\s*\{\s*mod\s*\})\s*\{?(\w+)\}?",
-     lambda found: rf"\pmod{{{found[1] or found[2]}}}", "DeepScaleR"),
+     lambda match: rf"\pmod{{{match[1] or match[2]}}}", "DeepScaleR"),
     (r"10{,}080, 10,\!080, 10'080, 10_080: 10080", r"(?<=\d)(?:,\\!\s*|\{,\}|\\,|'|_)(?=\d{3}(?!\d))", "", "MATH500"),
     (r"5 000\pi, 10\,000: 5000\pi, 10000",
      rf"(?<![\d.,^_])[1-9]\d{{0,2}}(?:{GAP}\d{{3}})+(?!{GAP}?\d|[,/]\d)",
-     lambda found: re.sub(GAP, "", found[0]), "DeepScaleR"),
-    (r"12,000x, \frac{1}{21,000}: 12000x, \frac{1}{21000}", r"^.*\d,\d{3}.*$", lambda found: ungrouped(found[0]),
+     lambda match: re.sub(GAP, "", match[0]), "DeepScaleR"),
+    (r"12,000x, \frac{1}{21,000}: 12000x, \frac{1}{21000}", r"^.*\d,\d{3}.*$", lambda match: ungrouped(match[0]),
      "DeepScaleR"),
     (r"3{:}30, 7: 23: 3:30, 7:23", r"\{:\}|(?<=\d)\s*:\s*(?=\d)", ":", "DeepScaleR"),
     ("3 to 2: 3:2", r"^(\d+)\s*(?:\\text\s*\{\s*to\s*\}|to)\s*(\d+)$", r"\1:\2", "TinyV #206"),
@@ -140,14 +140,14 @@ SPELLING = _rules(
     (r"\text{sin} x, sin(x): \sin x",
      _UPRIGHT.format(f"{_NO_TIME}(?:{_FUNCTIONS})")
      + rf"|(?<![A-Za-z\\])(?!(?<=\d)(?:min|sec)){_NO_TIME}({_FUNCTIONS}){_END}",
-     lambda found: rf"\{found[1] or found[2]} ", "Math-Verify #69"),
+     lambda match: rf"\{match[1] or match[2]} ", "Math-Verify #69"),
     (r"\log_2(8): \log_{2}(8)", r"\\log_(\w)(?=\s*\()", r"\\log_{\1}", "Math-Verify #69"),
     (r"sqrt(3): \sqrt(3)", rf"(?<![A-Za-z\\])sqrt{_END}", r"\\sqrt", "Math-Verify #40"),
     (r"4\sqrt(2): 4\sqrt{2}", rf"(\\sqrt(?:\[\w+\])?)\s*\(({_NESTED})\)", r"\1{\2}",
      "reasoning-from-scratch #133"),
     (r"5^{}: 5", r"[\^_]\{\s*\}", "", "Math-Verify #76"),
     (r"1.6e-19: 1.6 \times 10^{-19}", r"(?<![\w.}])(\d+(?:\.\d+)?|\.\d+)[eE]([+-]?\d+)(?!\w)",
-     lambda found: rf"{found[1]} \times 10^{{{int(found[2])}}}", "open-r1 #503"),
+     lambda match: rf"{match[1]} \times 10^{{{int(match[2])}}}", "open-r1 #503"),
     (r"2.5 x 10^6: 2.5 \times 10^6", r"(?<=\d)\s*(?:[x*]|\\cdot)\s*(?=10\s*\^)", r" \\times ", "open-r1 #503"),
     ("e^e: e^{e}", rf"\^([A-Za-z]){_END}", r"^{\1}", "DeepScaleR"),
     ("10^-3: 10^{-3}", r"\^-(\d+|\\[A-Za-z]+|[A-Za-z])", r"^{-\1}", "open-r1 #503"),
@@ -170,7 +170,7 @@ SPELLING = _rules(
     ("abs(x-3): |x-3|", r"(?<![A-Za-z\\])abs\(([^()]*)\)", r"|\1|", "Math-Verify #82"),
     (r"f(x)\equiv x: f(x)=x", r"^(?!.*\\pmod)(.*?)\\equiv", r"\1=", "DeepScaleR"),
     (r"pi: \pi", rf"(?<![A-Za-z\\])pi{_END}", r"\\pi", "MATH500"),
-    (r"f': f_{prime}", r"(?<=[A-Za-z])('+)", lambda found: f"_{{{'prime' * len(found[1])}}}", "Math-Verify #76"),
+    (r"f': f_{prime}", r"(?<=[A-Za-z])('+)", lambda match: f"_{{{'prime' * len(match[1])}}}", "Math-Verify #76"),
     (r"\frac\pi2, \sqrt[3]2: \frac{\pi}2, \sqrt[3]{2}",
      rf"(\\(?:frac|binom|sqrt(?:\s*\[[^\]]*\])?|vec|hat|bar|dot|overline|mathbb|mathcal){_END}){_ONE}", r"\1{\2}",
      "MATH500"),
@@ -190,7 +190,7 @@ PHRASES = _rules(
      rf"(?i)^(?:\\\$|[^\w.+\\-])*(\d+(?:,\d{{3}})*(?:\.\d+)?)\s*(?:\\text\s*\{{\s*)?({SCALE})(?: dollars)?\W*$",
      _scaled, "TinyV #191"),
     ("one hundred and five, two and a half, three quarters: 105, (2+1/2), 3/4",
-     rf"(?i)^(-?)((?:{SPOKEN})(?:[- ]+(?:{SPOKEN}))*)$", lambda found: found[1] + spoken(found[2]), "TinyV #132"),
+     rf"(?i)^(-?)((?:{SPOKEN})(?:[- ]+(?:{SPOKEN}))*)$", lambda match: match[1] + spoken(match[2]), "TinyV #132"),
     ("minus 5, negative 5: -5",
      rf"(?i)^(?:\\text\s*\{{\s*(?:minus|negative)\s*\}}|(?:minus|negative)\s)\s*(?=[\d\\]|(?:{SPOKEN})\b)", "-",
      "TinyV #132"),

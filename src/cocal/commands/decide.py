@@ -45,19 +45,19 @@ def _choose(options: argparse.Namespace, reading: Reading) -> None:
     write_decisions(pools, rows, {"responses": np.bincount(pools.question).tolist()}, options.output)
     print(pools.as_read)
     print(f"{options.output}: the {_TITLES[options.way]} decides {len(rows):,} question{'s' * (len(rows) != 1)}")
-    others = [name for name in ("majority", "first") if name in chosen]
+    baselines = [name for name in ("majority", "first") if name in chosen]
     if classes is not None and pools.largest > 1 and not (classes > 0).any():
         print("  All responses to a question agree. Does the field hold the right answer instead? Then --answer boxed.")
     if not compared and pools.correct is not None:
         print(f"  It is not compared with the majority vote, since {pools.without_answers}.")
     if classes is not None:
-        for name in others:
+        for name in baselines:
             changed = int((classes[chosen[name]] != classes[rows]).sum())
             print(f"  {changed:,} of them get another answer than that of the {_TITLES[name]}")
     if pools.correct is None:
         print("  The lines have no labels, so the accuracy is unknown.")
         return
-    measured = {name: chosen[name] for name in (options.way, *others)}
+    measured = {name: chosen[name] for name in (options.way, *baselines)}
     for row in scored.accuracies(pools, measured, MetricSettings(resamples=options.resamples)).itertuples():
         value, lower, upper = (metric_text("accuracy", number) for number in (row.value, row.lower, row.upper))
         print(f"  accuracy of the {_TITLES[row.rule]:<26} {value:>5} %  ({lower} to {upper})")
@@ -151,7 +151,7 @@ def _stop(options: argparse.Namespace, reading: Reading) -> None:
         "right",
     )
     at, right = new.stopped(0.0 if threshold is None else threshold), new.scored.correct
-    places, stopped = [one or None for one in at.tolist()], at > 0
+    places, stopped = [place or None for place in at.tolist()], at > 0
     write_decisions(new.scored, np.arange(len(at)), {"stopped_at": places}, options.output)
     saved = 100 * (new.tokens - at)[stopped].sum() / new.tokens.sum()
     print(f"{options.output}: {stopped.sum():,} of {len(at):,} responses are stopped, {saved:.1f} % of tokens saved")

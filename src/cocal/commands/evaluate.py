@@ -19,7 +19,7 @@ def _card(name: str, scored: Scored) -> HeldOut | None:
     tells where the lines do not say which one has."""
     companion = Companion.from_pretrained(name)
     own = companion.identity()[:12]
-    if others := [one for one in scored.companions if one.split()[:1] != [own]]:
+    if others := [text for text in scored.companions if text.split()[:1] != [own]]:
         raise ContractError(
             f"{scored.source}: the confidences are by the companion {others[0]}, and {name} is {own}; give the one "
             "that gave them (--companion), or leave it out"

@@ -65,8 +65,8 @@ class Either(NamedTuple):
 
     def add_to(self, parser: argparse.ArgumentParser) -> None:
         group = parser.add_mutually_exclusive_group(required=self.required)
-        for one in self.flags:
-            one.add_to(group)
+        for argument in self.flags:
+            argument.add_to(group)
 
 
 class Command(NamedTuple):
@@ -94,8 +94,8 @@ class Command(NamedTuple):
         if callable(self.flags):
             self.flags(parser)
             return
-        for one in self.flags:
-            one.add_to(parser)
+        for argument in self.flags:
+            argument.add_to(parser)
         if self.ways:
             ways = parser.add_subparsers(dest="way", required=True, metavar=" | ".join(self.ways))
             for name, command in self.ways.items():

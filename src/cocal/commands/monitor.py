@@ -51,16 +51,16 @@ def run_monitor(options: argparse.Namespace) -> None:
     step = last or None if step is None else step  # of the rollouts, where the checkpoint's folder does not say it
     ids = (rows[name].tolist() for name in ("prompt_ids", "response_ids"))
     tokens = options.batch_tokens or usual_batch_tokens()
-    found = companion.score(policy.model, policy.tokenizer, *ids, target=options.target, batch_tokens=tokens)
-    confidence = cast(np.ndarray, found)  # no courses were asked for
+    scored = companion.score(policy.model, policy.tokenizer, *ids, target=options.target, batch_tokens=tokens)
+    confidence = cast(np.ndarray, scored)  # no courses were asked for
     settings = MetricSettings(resamples=options.resamples)
-    found = measured(rows["question"], confidence, rows["correct"].to_numpy(), settings).set_index("metric")
-    card = {one.metric: one for one in about.held_out.metrics} if about.held_out else {}
+    metrics = measured(rows["question"], confidence, rows["correct"].to_numpy(), settings).set_index("metric")
+    card = {metric.metric: metric for metric in about.held_out.metrics} if about.held_out else {}
     line = {"checkpoint": checkpoint.name, "step": step, "responses": len(rows)}
     line["questions"] = rows["question"].nunique()
     left, doubtful = [], []
     for name, (end, flag) in WATCHED.items():
-        value, lower, upper = found.loc[name, ["value", "lower", "upper"]]
+        value, lower, upper = metrics.loc[name, ["value", "lower", "upper"]]
         bound, stated = getattr(options, flag), card.get(name)
         bound = getattr(stated, end, None) if bound is None else bound
         line |= {name: value, f"{name}_lower": lower, f"{name}_upper": upper, f"{name}_bound": bound}
@@ -74,7 +74,7 @@ def run_monitor(options: argparse.Namespace) -> None:
         texts = (f"{word} {metric_text(name, n)}" for word, n in shown.items() if n is not None)
         print(f"  {name:<6}{', '.join(texts)}{', LEFT' * (name in left)}")
     _add(options.output, line | {"holds": not left})
-    if found.at["auroc", "upper"] < 0.5:
+    if metrics.at["auroc", "upper"] < 0.5:
         logging.warning(WRONG_WAY)
     if left:
         print(f"{checkpoint.name}: the companion no longer holds ({', '.join(left)}); fit it anew on late rollouts")

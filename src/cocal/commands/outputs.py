@@ -93,15 +93,15 @@ def _check_place(path: Path, folder: bool) -> None:
 
 
 def _check_replaced(path: Path, kind: Kind, options: argparse.Namespace) -> None:
-    found = kind.targets(path)
-    if not found or getattr(options, "overwrite", False):
+    targets = kind.targets(path)
+    if not targets or getattr(options, "overwrite", False):
         return
     from cocal.store.origin import made_by  # loads pydantic
 
     command = options.command
     made = kind.made or partial(made_by, stages=_KIN if command in _KIN else {command})
     # files beside a file are its other forms; what is gone by now was another job's, whose outputs Snakemake deletes
-    unknown = (file for file in found if not made(path if kind.beside and path.exists() else file))
+    unknown = (file for file in targets if not made(path if kind.beside and path.exists() else file))
     if foreign := next((file for file in unknown if file.exists()), None):
         if hasattr(options, "overwrite"):
             raise ConfigError(f"{foreign}: exists already; replace it by --overwrite, or write elsewhere")

@@ -39,7 +39,7 @@ def run_score(options: argparse.Namespace) -> None:
         said = f"responses of {limit:,} tokens or more count as cut, where they do not say so (--max-response-length)"
         print(f"  {said}{more if scored.longer else ''}")
     metrics = companion.about.held_out.metrics if companion.about.held_out else ()
-    card = "".join(f", {one.value:.3f} on the card" for one in metrics if one.metric == "mean_confidence")
+    card = "".join(f", {metric.value:.3f} on the card" for metric in metrics if metric.metric == "mean_confidence")
     print(f"  mean confidence {scored.mean:.3f}{card}")
     learnt = companion.about.rollouts
     if learnt and (difference := learnt.difference(scored.responses)):

@@ -20,14 +20,14 @@ def run_verify(options: argparse.Namespace) -> None:
         raise ConfigError("give a gold answer and an answer, or --file with --output")
     with Verifier(VerifierSettings()) as verifier:
         if not by_file:
-            found = verifier.explained(*options.pair)
-            print(f"{'right' if found.correct else 'wrong'}: {found.rule}")
-            print(f"  gold    {found.gold or options.pair[0]}\n  answer  {found.answer or options.pair[1]}")
+            verdict = verifier.explained(*options.pair)
+            print(f"{'right' if verdict.correct else 'wrong'}: {verdict.rule}")
+            print(f"  gold    {verdict.gold or options.pair[0]}\n  answer  {verdict.answer or options.pair[1]}")
             return
         lines = []
         for entry in _entries(options.file):
-            found = verifier.explained(entry["gold"], entry["answer"])
-            lines.append(json.dumps(entry | {"correct": found.correct, "rule": found.rule}, ensure_ascii=False))
+            verdict = verifier.explained(entry["gold"], entry["answer"])
+            lines.append(json.dumps(entry | {"correct": verdict.correct, "rule": verdict.rule}, ensure_ascii=False))
     write_text(options.output, "".join(f"{line}\n" for line in lines))
     logging.info("%s: %d pairs", options.output, len(lines))
 

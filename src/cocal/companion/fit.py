@@ -105,7 +105,7 @@ def fit_companions(
     correct, group_accuracy = (rollouts[name].to_numpy() for name in ("correct", "group_accuracy"))
     for prefix, (training, validation) in parts.items():
         model = build_model(settings, inputs).to(device)
-        targets = [confidence_targets(one, correct[training], group_accuracy[training]) for one in settings.targets]
+        targets = [confidence_targets(kind, correct[training], group_accuracy[training]) for kind in settings.targets]
         with matmul_precision(settings.matmul):
             best, history = _fit(
                 settings,
@@ -192,7 +192,7 @@ def _fit(
         record.insert(0, "pass", number)
         history.append(record)
         means = record.groupby("target", sort=False)[["train_loss", "validation_mse"]].mean()
-        said = [f"{one} {loss:.4f} in training and {mse:.4f} in validation" for one, loss, mse in means.itertuples()]
+        said = [f"{kind} {loss:.4f} in training and {mse:.4f} in validation" for kind, loss, mse in means.itertuples()]
         report(f"pass {number} of {settings.passes}, {', '.join(said)}")
     return best.restore(companion_members(settings)), pd.concat(history, ignore_index=True)
 

@@ -188,7 +188,7 @@ class Dropout:
         device: torch.device,
     ):
         if device.type != "cpu":
-            generators = [torch.Generator(device).manual_seed(one.initial_seed()) for one in generators]
+            generators = [torch.Generator(device).manual_seed(generator.initial_seed()) for generator in generators]
         self.generators = list(generators)
         self._layers = list(zip(widths, rates, strict=False))
         self._device = device
@@ -198,8 +198,8 @@ class Dropout:
         masks = []
         for width, rate in self._layers:
             drawn = torch.empty(len(self.generators), count, width, device=self._device)
-            for one, generator in zip(drawn, self.generators, strict=True):
-                one.bernoulli_(1 - rate, generator=generator)
+            for mask, generator in zip(drawn, self.generators, strict=True):
+                mask.bernoulli_(1 - rate, generator=generator)
             masks.append(drawn.mT.contiguous().mul_(1 / (1 - rate) if rate < 1 else 0))
         return masks
 
@@ -234,8 +234,8 @@ class Training:
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from the result of `state`."""
         self._optimiser.load_state_dict(state["optimiser"])
-        for generator, one in zip(self._dropout.generators, state["dropout"], strict=True):
-            generator.set_state(one.cpu())
+        for generator, saved in zip(self._dropout.generators, state["dropout"], strict=True):
+            generator.set_state(saved.cpu())
         self._recorded = Recorded(self._dropout.generators)  # the optimiser has other tensors now
 
     def run(self, batches: Iterable[tuple[Tensor, Tensor]]) -> Tensor:

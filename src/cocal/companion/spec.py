@@ -34,10 +34,10 @@ class Prefix(NamedTuple):
     @classmethod
     def parse(cls, word: str) -> "Prefix":
         """The inverse of `str`. Raises a ConfigError if the word is not N or N/M."""
-        found = re.fullmatch(r"([1-9][0-9]*)(?:/([1-9][0-9]*))?", word)
-        if not found:
+        match = re.fullmatch(r"([1-9][0-9]*)(?:/([1-9][0-9]*))?", word)
+        if not match:
             raise ConfigError(f"{word!r} is not N or N/M, such as 40 or 5/120, counted from 1")
-        return cls(int(found[1]), int(found[2] or found[1]))
+        return cls(int(match[1]), int(match[2] or match[1]))
 
     def __str__(self) -> str:
         """N, or N/M if validation uses more or fewer steps than training."""

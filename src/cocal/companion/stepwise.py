@@ -113,9 +113,9 @@ class OnlineCompanions:
         self.steps += 1
         if self.steps == 1:
             return None
-        found = scores(companion_members(self.settings), before[:, new], correct[new], self._bins, self.steps - 1)
-        self._scores.append(found)
-        return found
+        table = scores(companion_members(self.settings), before[:, new], correct[new], self._bins, self.steps - 1)
+        self._scores.append(table)
+        return table
 
     def _learn(self, states: Tensor, correct: np.ndarray, group_accuracy: np.ndarray, learnt: np.ndarray) -> None:
         self._counts["training"] += int(learnt.sum())
@@ -215,11 +215,11 @@ def scores(
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
-def summary(found: pd.DataFrame) -> str:
+def summary(table: pd.DataFrame) -> str:
     """The `scores` of the first target on one step in words, for a line of progress."""
-    if not found["responses"].iloc[0]:
+    if not table["responses"].iloc[0]:
         return "before learning from it: no new question"
-    means = found[found["target"] == found["target"].iloc[0]][["ece", "auroc"]].mean()
+    means = table[table["target"] == table["target"].iloc[0]][["ece", "auroc"]].mean()
     return f"before learning from it: ECE {means['ece']:.3f}, AUROC {means['auroc']:.3f}"
 
 
@@ -254,12 +254,12 @@ class OnlineLearner(OnlineCompanions):
         """
         asked = frame["question_id"]
         rows = frame.assign(held_out=asked.map(self._held_out), question=asked.map(self._texts))
-        found = self.observe(states[:, -1].reshape(len(states), -1), rows)
-        self.summary = "" if found is None else summary(found)
+        table = self.observe(states[:, -1].reshape(len(states), -1), rows)
+        self.summary = "" if table is None else summary(table)
 
     def write(self, folder: Path, attributes: Mapping[str, str]) -> None:
         """Write the companions and the scores of all steps, as `history.csv`."""
-        found = self.companions(self._layer)
-        step = str(found.spec.steps)
+        companions = self.companions(self._layer)
+        step = str(companions.spec.steps)
         facts = {"experience": "online", "source_step": step, "validation_step": step}
-        write_companions(folder, found, self.scores, {**attributes, **facts})
+        write_companions(folder, companions, self.scores, {**attributes, **facts})

@@ -117,18 +117,18 @@ class StatesConnector(KVConnectorBase_V1, SupportsHMA):
     def update_connector_output(self, connector_output) -> None:
         """Take what the worker has read, maybe for the second time; that of requests that were aborted is dropped."""
         if told := connector_output.kv_connector_worker_meta:
-            self._found |= {request: one for request, one in told.found.items() if request in self._found}
-            self.fresh = {request: one for request, one in told.grown.items() if request in self._growing}
-            for request, (tokens, one) in self.fresh.items():
-                self._courses.setdefault(request, {})[tokens] = one
+            self._found |= {request: value for request, value in told.found.items() if request in self._found}
+            self.fresh = {request: latest for request, latest in told.grown.items() if request in self._growing}
+            for request, (tokens, value) in self.fresh.items():
+                self._courses.setdefault(request, {})[tokens] = value
 
     def request_finished_all_groups(self, request, block_ids) -> tuple[bool, dict[str, Any] | None]:
         """Hand out what was read; the blocks may be freed."""
         self._growing.discard(request.request_id)
         if request.request_id in self._found:
             self._told.gone.append(request.request_id)
-        found = self._found.pop(request.request_id, None)
-        told = {} if found is None else {self.name: found}
+        value = self._found.pop(request.request_id, None)
+        told = {} if value is None else {self.name: value}
         if course := self._courses.pop(request.request_id, None):
             told[COURSE] = [*course.values()]
         return False, told or None
@@ -158,13 +158,13 @@ class StatesConnector(KVConnectorBase_V1, SupportsHMA):
         what the model gave their tokens, float32 (n, 3), if that is read."""
         return states
 
-    def told(self, found: Tensor) -> Sequence[Any] | np.ndarray:
+    def told(self, rows: Tensor) -> Sequence[Any] | np.ndarray:
         """What was read of each response, in the form in which the processes of the engine pass it on."""
-        return found.numpy()
+        return rows.numpy()
 
-    def so_far(self, one: Any) -> Any:
+    def so_far(self, row: Any) -> Any:
         """What is told of a growing response, from what was read of it."""
-        return one
+        return row
 
     def take(self, *computed: Any) -> None:
         """What the model has computed in this step; see `Computed`."""
@@ -191,24 +191,24 @@ class StatesConnector(KVConnectorBase_V1, SupportsHMA):
             tokens = self._sums.tokens(names) if self.reads_tokens else None
             self._hand_over(whole, due, self.read(self._sums.pooled(names, self.poolings), tokens))
 
-    def _hand_over(self, whole: list[str], due: list[tuple[str, int]], found: Tensor) -> None:
+    def _hand_over(self, whole: list[str], due: list[tuple[str, int]], rows: Tensor) -> None:
         copied = None
-        if found.is_cuda:  # the copy to the processor is not waited for
-            on_gpu, found = found, torch.empty(found.shape, dtype=found.dtype, pin_memory=True)
-            found.copy_(on_gpu, non_blocking=True)
+        if rows.is_cuda:  # the copy to the processor is not waited for
+            on_gpu, rows = rows, torch.empty(rows.shape, dtype=rows.dtype, pin_memory=True)
+            rows.copy_(on_gpu, non_blocking=True)
             copied = torch.cuda.Event()
             copied.record()
-        self._ready.append((whole, due, found, copied))
+        self._ready.append((whole, due, rows, copied))
 
     def build_connector_worker_meta(self) -> ReadStates | None:
         """What was read and is here by now, so that a GPU never waits; a later step hands over the rest."""
         told = ReadStates({})
         while self._ready and ((copied := self._ready[0][-1]) is None or copied.query()):
-            whole, due, found, _ = self._ready.pop(0)
-            values = self.told(found)
+            whole, due, rows, _ = self._ready.pop(0)
+            values = self.told(rows)
             told.found |= dict(zip(whole, values, strict=False))
             of_due = zip(due, values[len(whole) :], strict=True)
-            told.grown |= {name: (tokens, self.so_far(one)) for (name, tokens), one in of_due}
+            told.grown |= {name: (tokens, self.so_far(row)) for (name, tokens), row in of_due}
         return told if told.found or told.grown else None
 
     def start_load_kv(self, forward_context, **kwargs) -> None:

@@ -45,19 +45,19 @@ class _Reading(Scheduler if TYPE_CHECKING else object):
         """See vLLM's scheduler. What the connector has read comes first, so that a request can end with it."""
         if model_runner_output.kv_connector_output:
             self.connector.update_connector_output(model_runner_output.kv_connector_output)
-        found = super().update_from_output(scheduler_output, model_runner_output)
+        outputs = super().update_from_output(scheduler_output, model_runner_output)
         if self.connector.fresh:
-            for output in (one for of_client in found.values() for one in of_client.outputs):
+            for output in (output for of_client in outputs.values() for output in of_client.outputs):
                 if output.finish_reason is None and (fresh := self.connector.fresh.get(output.request_id)):
                     output.kv_transfer_params = {COURSE: fresh}
             self.connector.fresh = {}
         if self._ended:
-            for of_client in found.values():
-                of_client.outputs = [one for one in map(self._held, of_client.outputs) if one is not None]
+            for of_client in outputs.values():
+                of_client.outputs = [output for output in map(self._held, of_client.outputs) if output is not None]
             for request in self._ended.keys() - self.requests.keys():  # they have finished, or were aborted
                 del self._ended[request]
                 self._outputs.pop(request, None)
-        return found
+        return outputs
 
     def _held(self, output: EngineCoreOutput) -> EngineCoreOutput | None:
         """An output as the client gets it: the last one of a request comes with the end of the request, not before."""

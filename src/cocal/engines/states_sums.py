@@ -80,10 +80,10 @@ class Sums:
     def whole(self) -> list[str]:
         """Requests whose responses are summed to their ends, each of them once."""
         places = self._places
-        found = [name for name, end in self._ended.items() if name in places and self._counts[1, places[name]] == end]
-        for name in found:
+        names = [name for name, end in self._ended.items() if name in places and self._counts[1, places[name]] == end]
+        for name in names:
             del self._ended[name]
-        return found
+        return names
 
     def add(self, step: Computed) -> None:
         """Add the states of a step; those that were added before are skipped."""
@@ -137,9 +137,9 @@ class Sums:
     def tokens(self, requests: Sequence[str]) -> Tensor:
         """What the model gave the tokens of responses, float32 (n, 3), as `token_inputs` tells it."""
         places = np.array([self._places[name] for name in requests])
-        found = self._kept["tokens"][self._indices(places)]
-        found[:, :2] /= self._indices(self._counts[1, places] - self._counts[0, places])[:, None]
-        return found.float()
+        values = self._kept["tokens"][self._indices(places)]
+        values[:, :2] /= self._indices(self._counts[1, places] - self._counts[0, places])[:, None]
+        return values.float()
 
     def pooled(self, requests: Sequence[str], poolings: Sequence[str]) -> Tensor:
         """The pooled states of responses, float32 (n, layers, poolings, hidden), in the order of `poolings`."""
@@ -151,7 +151,7 @@ class Sums:
 
     def _put(self, name: str, step: Computed, chosen: np.ndarray, places: np.ndarray, rows: np.ndarray):
         which, here = self._indices(places[chosen]), self._indices(rows[chosen])
-        states = torch.stack([one[here] for one in step.states], dim=1).float()
+        states = torch.stack([block[here] for block in step.states], dim=1).float()
         self._kept[name][which] = states
         return which, states
 

@@ -45,7 +45,7 @@ class _Returning(GPUModelRunner if TYPE_CHECKING else object):
             def logprobs(rows: slice) -> Tensor:
                 last, following = output[0][rows], self.input_ids.gpu[rows.start + 1 : rows.stop + 1]
                 parts = zip(last.split(_TOKENS_PER_SLICE), following.split(_TOKENS_PER_SLICE), strict=True)
-                return torch.cat([_chosen(_logprobs(self.model.compute_logits(one)), ids) for one, ids in parts])
+                return torch.cat([_chosen(_logprobs(self.model.compute_logits(states)), ids) for states, ids in parts])
 
             get_kv_transfer_group().take(output[1], batch.req_ids[:count], bounds, starts, logprobs)
         return output
@@ -63,7 +63,7 @@ class _Returning(GPUModelRunner if TYPE_CHECKING else object):
             # what is drawn within a prompt, or what is computed again, is thrown away: the token there is known
             if (known := np.flatnonzero(self.discard_request_mask.np[:count])).size:
                 ids = self.input_batch.token_ids_cpu[known, self.optimistic_seq_lens_cpu.numpy()[known]]
-                places, ids = (torch.from_numpy(one).to(following.device) for one in (known, ids.astype(np.int64)))
+                places, ids = (torch.from_numpy(array).to(following.device) for array in (known, ids.astype(np.int64)))
                 following[places] = ids
             get_kv_transfer_group().drawn(_chosen(self._given, following))
             self._given = None

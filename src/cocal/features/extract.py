@@ -62,8 +62,8 @@ def states_and_tokens(
         batches = _told(batches, np.array(lengths), read)
     plain = output_is_plain(policy.model, [*prompts[0], *responses[0]])
     options = {"layers": layout.layers, "pad": policy.pad, "poolings": layout.poolings, "prefixes": prefixes}
-    found = score(policy.model, prompts, responses, batches, logprobs="sliced" if plain else True, **options)
-    return found.features, np.concatenate([token_inputs(one, np.array([len(one)])) for one in found.logprobs or ()])
+    pooled = score(policy.model, prompts, responses, batches, logprobs="sliced" if plain else True, **options)
+    return pooled.features, np.concatenate([token_inputs(row, np.array([len(row)])) for row in pooled.logprobs or ()])
 
 
 def _told(batches: Iterable[np.ndarray], lengths: np.ndarray, read: Callable[[float], None]) -> Iterator[np.ndarray]:

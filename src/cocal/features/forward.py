@@ -185,7 +185,7 @@ def score(
     options = {"layers": layers, "pad": pad, "poolings": poolings, "logprobs": logprobs}
     options["whole"] = unwrapped is not None  # only the whole model gathers weights that are sharded
     shape = (len(prompts), len(layers), len(poolings), text_config(bare.config).hidden_size)
-    found = Pooled(np.empty(shape, dtype=np.float32), [np.empty(0)] * len(prompts) if logprobs else None)
+    pooled = Pooled(np.empty(shape, dtype=np.float32), [np.empty(0)] * len(prompts) if logprobs else None)
     running = None
     for rows in chain(batches, [None]):
         following = None
@@ -196,16 +196,16 @@ def score(
         if running is not None:
             passed, wait = running
             states, values = wait()
-            found.features[passed] = states[:, :, : len(poolings)]
+            pooled.features[passed] = states[:, :, : len(poolings)]
             if prefixes is not None:
                 for k, row in enumerate(passed):
                     grown = states[k, :, len(poolings) :].reshape(len(layers), -1, 2, shape[-1]).swapaxes(0, 1)
                     prefixes.take(int(row), grown[: len(prefixes.lengths[row])], values[k] if logprobs else None)
-            if found.logprobs is not None:
-                for row, one in zip(passed, values, strict=True):
-                    found.logprobs[row] = one
+            if pooled.logprobs is not None:
+                for row, value in zip(passed, values, strict=True):
+                    pooled.logprobs[row] = value
         running = following
-    return found
+    return pooled
 
 
 @torch.no_grad()
@@ -291,8 +291,8 @@ def _start(
 
 
 def _to_device(values: np.ndarray, device: torch.device) -> torch.Tensor:
-    found = torch.from_numpy(values)
-    return found.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else found.to(device)
+    tensor = torch.from_numpy(values)
+    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
 
 
 def _to_host(values: torch.Tensor) -> torch.Tensor:

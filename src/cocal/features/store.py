@@ -308,8 +308,8 @@ def create_features(
     if path.exists():
         if not resume:
             raise ContractError(f"{path}: exists already; give another path, or resume the run that was writing it")
-        group, found = _open_store(path, "r+")
-        theirs, ours = asdict(found), asdict(layout)
+        group, stored = _open_store(path, "r+")
+        theirs, ours = asdict(stored), asdict(layout)
         different = [f"{key} {theirs[key]!r}, now {ours[key]!r}" for key in ours if theirs[key] != ours[key]]
         if different:
             raise ContractError(f"{path}: cannot resume, it was made with {'; '.join(different)}; {remedy(path)}")

@@ -54,8 +54,8 @@ def resampled_metrics(
     done = 0
     for counts in question_counts(questions, resamples, generator):
         by_question = np.ascontiguousarray(counts.T, dtype=np.int32)
-        for index, one in enumerate(prepared):
-            result[index, done : done + len(counts)] = one.metrics(counts, by_question, names)
+        for index, sample in enumerate(prepared):
+            result[index, done : done + len(counts)] = sample.metrics(counts, by_question, names)
         done += len(counts)
     return result
 

@@ -84,15 +84,15 @@ class Smooth:
     def errors(self, counts: np.ndarray) -> np.ndarray:
         """The smooth ECE of every resample, float64 [resamples], NaN without responses, given its question counts."""
         valid = counts @ np.bincount(self.question, minlength=self.questions)
-        found = np.full(len(counts), np.nan)
+        error = np.full(len(counts), np.nan)
         left = np.flatnonzero(valid > 0)
-        found[left] = 0.1 if len(counts) == 1 else self.errors(np.ones((1, self.questions)))  # where the search begins
+        error[left] = 0.1 if len(counts) == 1 else self.errors(np.ones((1, self.questions)))  # where the search begins
         while len(left):
-            terms = _terms(0.7 * found[left].min())
+            terms = _terms(0.7 * error[left].min())
             series = self._series(int(terms)) @ counts[left].T / valid[left]
-            found[left] = _fixed_points(series, found[left])
-            left = left[_terms(found[left]) > terms]
-        return found
+            error[left] = _fixed_points(series, error[left])
+            left = left[_terms(error[left]) > terms]
+        return error
 
     def _series(self, terms: int) -> np.ndarray:
         """The cosine series of each question's differences, float64 [terms, questions]."""
@@ -235,28 +235,28 @@ class Prepared:
         """
         n, correct, valid, confidence, squared, logarithmic, won, pairs, *binned = self.sums @ counts.T
         number, right, gap = np.reshape(binned, (3, self.bins, len(counts)))
-        found = {}
+        values = {}
         with np.errstate(invalid="ignore", divide="ignore"):  # 0 / 0 gives NaN for an undefined metric
-            found["accuracy"] = correct / n
-            found["mean_confidence"] = confidence / valid
-            found["ece"] = np.abs(gap).sum(axis=0) / valid
+            values["accuracy"] = correct / n
+            values["mean_confidence"] = confidence / valid
+            values["ece"] = np.abs(gap).sum(axis=0) / valid
             counted = self.ordered.counted(by_question) if self.ordered else None
             if counted:
-                found["auroc"] = counted.auroc()
-            found["brier"], found["log_loss"] = squared / valid, logarithmic / valid
-            found[WITHIN] = won / pairs
+                values["auroc"] = counted.auroc()
+            values["brier"], values["log_loss"] = squared / valid, logarithmic / valid
+            values[WITHIN] = won / pairs
             if not set(names) <= set(PAIRED):
                 parts = ("brier_reliability", "brier_resolution", "brier_uncertainty")
-                found |= zip(parts, parts_of_brier(number, right, gap), strict=True)
+                values |= zip(parts, parts_of_brier(number, right, gap), strict=True)
                 if counted:
-                    found["adaptive_ece"] = counted.adaptive_ece(self.bins)
-                    found["aurc"], found["augrc"] = counted.aurc(), counted.augrc(found["auroc"])
-                    found["prr"] = counted.prr(found["aurc"])
+                    values["adaptive_ece"] = counted.adaptive_ece(self.bins)
+                    values["aurc"], values["augrc"] = counted.aurc(), counted.augrc(values["auroc"])
+                    values["prr"] = counted.prr(values["aurc"])
                     for name, coverage in COVERAGES.items():
-                        found[name] = (1 - counted.risk_at(coverage)).clip(0.0, 1.0)
-                    found["smooth_ece"] = self.smooth.errors(counts)
+                        values[name] = (1 - counted.risk_at(coverage)).clip(0.0, 1.0)
+                    values["smooth_ece"] = self.smooth.errors(counts)
         undefined = np.full(len(counts), np.nan)
-        return np.stack([found.get(name, undefined) for name in names], axis=1)
+        return np.stack([values.get(name, undefined) for name in names], axis=1)
 
 
 def scores(confidence: np.ndarray, correct: np.ndarray, bins: int) -> dict[str, float]:
@@ -265,5 +265,5 @@ def scores(confidence: np.ndarray, correct: np.ndarray, bins: int) -> dict[str, 
     """
     n = len(correct)
     prepared = Prepared.of(Sample(np.arange(n), confidence, correct), n, bins)
-    (found,) = prepared.metrics(np.ones((1, n)), np.ones((n, 1), dtype=np.int32), ALL)
-    return {name: float(value) for name, value in zip(ALL, found, strict=True) if name in SCORES}
+    (values,) = prepared.metrics(np.ones((1, n)), np.ones((n, 1), dtype=np.int32), ALL)
+    return {name: float(value) for name, value in zip(ALL, values, strict=True) if name in SCORES}

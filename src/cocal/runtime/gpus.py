@@ -48,13 +48,13 @@ def parse_gpus(listing: str, visible: str | None) -> tuple[tuple[Gpu, ...], str 
     Of CUDA_VISIBLE_DEVICES, if it is set (`visible`), numbers choose GPUs, and other names are counted.
     """
     rows = [[cell.strip() for cell in line.split(",")] for line in listing.splitlines() if line.count(",") == 3]
-    found = [Gpu(name, float(memory) / 1024, float(capability)) for name, memory, capability, _ in rows]
+    gpus = [Gpu(name, float(memory) / 1024, float(capability)) for name, memory, capability, _ in rows]
     driver = rows[0][3] if rows else None
     if visible is not None:
         chosen = [word for word in visible.split(",") if word.strip() not in _NONE]
         numbers = [int(word) if word.strip().isdecimal() else k for k, word in enumerate(chosen)]
-        found = [found[k] for k in numbers if k < len(found)]
-    return tuple(found), driver
+        gpus = [gpus[k] for k in numbers if k < len(gpus)]
+    return tuple(gpus), driver
 
 
 def take_gpus(count: int) -> None:

@@ -39,17 +39,17 @@ class Recorded:
             usual, own = torch.cuda.current_stream(), torch.cuda.Stream()
             own.wait_stream(usual)
             with torch.cuda.stream(own):
-                found = function(*given)
+                output = function(*given)
             usual.wait_stream(own)
-            return found
+            return output
         if self._graph is None:
-            self._given = [one.clone() for one in given]
+            self._given = [tensor.clone() for tensor in given]
             self._graph = torch.cuda.CUDAGraph()
             for generator in self._generators:
                 self._graph.register_generator_state(generator)
             with torch.cuda.graph(self._graph, capture_error_mode="thread_local"):  # other threads may use the device
                 self._found = function(*self._given)
-        for own, one in zip(self._given, given, strict=True):
-            own.copy_(one)
+        for own, tensor in zip(self._given, given, strict=True):
+            own.copy_(tensor)
         self._graph.replay()
         return self._found.clone()

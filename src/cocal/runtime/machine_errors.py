@@ -41,17 +41,17 @@ def explain(error: BaseException, places: Sequence[Path], *, stage: bool = True)
         None if it is another error.
     """
     behind: BaseException | None = error
-    while (one := behind) is not None:
-        behind = one.__cause__ or (None if one.__suppress_context__ else one.__context__)
-        package = (one.name or "").partition(".")[0] if isinstance(one, ModuleNotFoundError) else None
+    while (cause := behind) is not None:
+        behind = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
+        package = (cause.name or "").partition(".")[0] if isinstance(cause, ModuleNotFoundError) else None
         if package in EXTRAS:
             return (
                 f"the package {package} is not installed; `pip install '.[{EXTRAS[package]}]'` in a checkout brings it"
             )
-        number, path = (one.errno, one.filename2 or one.filename) if isinstance(one, OSError) else (None, None)
+        number, path = (cause.errno, cause.filename2 or cause.filename) if isinstance(cause, OSError) else (None, None)
         path = Path(os.fsdecode(path)) if isinstance(path, (str, bytes, os.PathLike)) else None
-        words = (os.strerror(number) if number else str(one).partition("\n")[0]).rstrip(".")
-        if number in _SPACE or _SPACE_TEXT.search(str(one)):
+        words = (os.strerror(number) if number else str(cause).partition("\n")[0]).rstrip(".")
+        if number in _SPACE or _SPACE_TEXT.search(str(cause)):
             where = path or " or ".join(map(str, places)) or Path.cwd()
             return (
                 f"{where}: could not be written ({words}); free space there, or move the folder to a larger disk and "
@@ -60,7 +60,7 @@ def explain(error: BaseException, places: Sequence[Path], *, stage: bool = True)
         if number in _PLACE and path:
             elsewhere = "run in another folder with `snakemake --directory FOLDER`" if stage else "name another place"
             return f"{path}: {words}, for user {os.geteuid()}; mend it, or {elsewhere}"
-        if of_memory(one):
+        if of_memory(cause):
             lower = ", or lower the study's micro_batch, batch_size or batch_tokens" if stage else ""
             return (
                 f"the memory does not suffice ({words or 'as Python says'}); give the job more memory, or a GPU with "

@@ -39,9 +39,9 @@ def _text(content: Any) -> Any:
     """The content of a message, whose parts are joined as vLLM joins them; None if one of them is no text."""
     if not isinstance(content, list):
         return content
-    found = [part.get("text") if isinstance(part, dict) and part.get("type") == "text" else None for part in content]
-    texts = [text for text in found if isinstance(text, str)]
-    return "\n".join(texts) if texts and len(texts) == len(found) else None
+    parts = [part.get("text") if isinstance(part, dict) and part.get("type") == "text" else None for part in content]
+    texts = [text for text in parts if isinstance(text, str)]
+    return "\n".join(texts) if texts and len(texts) == len(parts) else None
 
 
 class ConfidenceBody(Row):
@@ -79,7 +79,8 @@ def other_mode(body: Any, values: Mapping[str, Any], defaults: dict[str, Any] | 
     fitted = {**values, "add_generation_prompt": True}
     last = (getattr(body, "messages", None) or [{}])[-1]
     return (
-        {name: value for name, value in given.items() if value} != {name: one for name, one in fitted.items() if one}
+        {name: value for name, value in given.items() if value}
+        != {name: value for name, value in fitted.items() if value}
         or getattr(body, "chat_template", None) is not None
         or last.get("role") == "assistant"
     )

@@ -28,8 +28,8 @@ class CompanionConnector(StatesConnector):
     def read(self, states: Tensor, tokens: Tensor | None) -> Tensor:
         return self._estimator.members(states, tokens)
 
-    def told(self, found: Tensor) -> list[list[float]]:
-        return found.tolist()  # arrays would not reach the server's process
+    def told(self, rows: Tensor) -> list[list[float]]:
+        return rows.tolist()  # arrays would not reach the server's process
 
-    def so_far(self, one: list[float]) -> float:
-        return self._estimator.mean(one)
+    def so_far(self, row: list[float]) -> float:
+        return self._estimator.mean(row)

@@ -138,8 +138,8 @@ def environment(given: Mapping[str, str]) -> dict[str, str]:
     from torch import cuda
 
     groups = ("general", "platform", "io_processor", "stat_logger")
-    others = {name for group in groups for name in entry_points(group=f"vllm.{group}_plugins").names}
-    plugins = {*given["VLLM_PLUGINS"].split(",")} if "VLLM_PLUGINS" in given else others
+    installed = {name for group in groups for name in entry_points(group=f"vllm.{group}_plugins").names}
+    plugins = {*given["VLLM_PLUGINS"].split(",")} if "VLLM_PLUGINS" in given else installed
     usual = {
         "VLLM_NO_USAGE_STATS": "1",
         "DO_NOT_TRACK": "1",

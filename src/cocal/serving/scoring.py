@@ -81,23 +81,23 @@ class Scorer:
             output_kind=RequestOutputKind.FINAL_ONLY,
             extra_args=asking(len(prompt)),
         )
-        given, found = {"prompt_token_ids": [*prompt, *response]}, None
+        given, last = {"prompt_token_ids": [*prompt, *response]}, None
         try:
             async for output in self.engine.generate(given, parameters, f"confidence-{uuid4().hex}"):
-                found = output
+                last = output
         except Exception:  # whatever goes wrong in the engine, the other responses have their confidences
             logging.exception("A response could not be scored.")
-        return self.of(found, None if response[-1] in self.ends else unended)
+        return self.of(last, None if response[-1] in self.ends else unended)
 
     async def generated(self, output: Any, prompt: Tokens, response: Tokens) -> Confidence:
         """The confidence of a response that the engine has generated, by vLLM's last output of a request with one
         choice and the token ids of prompt and response."""
-        (one,) = output.outputs
-        if one.finish_reason == "length" and one.stop_reason == BELOW:
+        (reply,) = output.outputs
+        if reply.finish_reason == "length" and reply.stop_reason == BELOW:
             return self.of(output, UNSURE)
-        if one.finish_reason == "length":
+        if reply.finish_reason == "length":
             return Confidence(None, CUT)
-        if isinstance(one.stop_reason, str):  # the server has found it in the text, of which the engine knows nothing
+        if isinstance(reply.stop_reason, str):  # the server has found it in the text, of which the engine knows nothing
             return await self.score(prompt, response, STOPPED)
         if len(prompt) + len(response) >= self.longest:
             return Confidence(None, NO_ROOM)
@@ -105,12 +105,12 @@ class Scorer:
 
     def of(self, output: Any, reason: str | None = None) -> Confidence:
         """The confidence by what comes with an output, which may be None, with this reason if it has a value."""
-        found = output and (output.kv_transfer_params or {}).get(CONFIDENCES)
-        if not found:
+        values = output and (output.kv_transfer_params or {}).get(CONFIDENCES)
+        if not values:
             return Confidence(None, FAILED)
-        chosen = [one for (target, _), one in zip(self.members, found, strict=True) if target == self.target]
+        chosen = [value for (target, _), value in zip(self.members, values, strict=True) if target == self.target]
         names = [f"{target}-{seed}" for target, seed in self.members]
-        return Confidence(float(np.mean(chosen)), reason, dict(zip(names, found, strict=True)))
+        return Confidence(float(np.mean(chosen)), reason, dict(zip(names, values, strict=True)))
 
 
 class Recorder:
@@ -141,15 +141,15 @@ class Recorder:
         async with aclosing(outputs):
             async for output in outputs:
                 prompt = prompt or output.prompt_token_ids
-                (one,) = output.outputs
-                response += one.token_ids
+                (choice,) = output.outputs
+                response += choice.token_ids
                 course = (output.kv_transfer_params or {}).get(COURSE)
-                if one.finish_reason is not None:
-                    found = await self._scorer.generated(output, prompt, response)
+                if choice.finish_reason is not None:
+                    confidence = await self._scorer.generated(output, prompt, response)
                     if self.every:
                         values = {"every": self.every, "tokens": len(response), "values": course or []}
-                        found = found._replace(course=values)
-                    self._confidences[index] = found
+                        confidence = confidence._replace(course=values)
+                    self._confidences[index] = confidence
                 yield output
 
     async def growing(self, outputs: AsyncGenerator, first: int) -> AsyncGenerator:
@@ -157,16 +157,16 @@ class Recorder:
         of a growing choice is known from here on; before, an output may still wait behind those of other choices."""
         async with aclosing(outputs):
             async for output in outputs:
-                for one in output.outputs:
+                for choice in output.outputs:
                     course = (output.kv_transfer_params or {}).get(COURSE)
-                    if one.finish_reason is None and course:
-                        self.grown[first + one.index] = course
+                    if choice.finish_reason is None and course:
+                        self.grown[first + choice.index] = course
                 yield output
 
     def confidence(self, index: int | None = None) -> Confidence:
         """The confidence in one choice, or in the last one."""
-        found = self._confidences.get(self._choices - 1 if index is None else index, Confidence(None, NOT_FOLLOWED))
-        return found._replace(reason=found.reason or self._reason)
+        known = self._confidences.get(self._choices - 1 if index is None else index, Confidence(None, NOT_FOLLOWED))
+        return known._replace(reason=known.reason or self._reason)
 
 
 RECORDER: ContextVar[Recorder | None] = ContextVar("recorder", default=None)
@@ -201,11 +201,11 @@ class FollowedEngine:
             return recorder.follow(self._engine.generate(prompt, own, name, **options), first + k)
 
         if count == 1:
-            found = choice(0)
+            outputs = choice(0)
         else:
             whole = sampling_params.output_kind.name == "FINAL_ONLY"
-            found = _together([choice(k) for k in range(count)], whole)
-        return recorder.growing(found, first) if recorder.every else found
+            outputs = _together([choice(k) for k in range(count)], whole)
+        return recorder.growing(outputs, first) if recorder.every else outputs
 
 
 async def _together(choices: Sequence[AsyncGenerator], whole: bool) -> AsyncGenerator:

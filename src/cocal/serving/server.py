@@ -113,7 +113,7 @@ class Service:
             "abstain_below": served.abstain_below,
         }
         labels = (self.companion[name] for name in _COMPANION._labelnames)
-        _COMPANION.labels(*(" ".join(map(str, one)) if isinstance(one, list) else one for one in labels)).set(1)
+        _COMPANION.labels(*(" ".join(map(str, label)) if isinstance(label, list) else label for label in labels)).set(1)
 
     def growing(self, body: _Wishes) -> dict[str, Any]:
         """What a body asks of growing responses; a VLLMValidationError if the companion learnt from no prefixes."""
@@ -134,9 +134,9 @@ class Service:
 def secure(app: FastAPI, withholds: bool) -> None:
     """Ask for the API key wherever the model answers and, where answers may be withheld, turn off what cannot do so.
     Routes that are not named above count as such, also those that another version or plug-in brings."""
-    others = [route for route in app.routes if getattr(route, "path", None) not in OPEN | GUARDED | OWN]
+    unnamed = [route for route in app.routes if getattr(route, "path", None) not in OPEN | GUARDED | OWN]
     # vLLM asks for the key below /v1 and the like alone, although /invocations generates
-    paths = (getattr(route, "path", "/").partition("{")[0] for route in others)
+    paths = (getattr(route, "path", "/").partition("{")[0] for route in unnamed)
     authenticate.GUARDED_PREFIX = (
         *authenticate.GUARDED_PREFIX,
         *sorted(GUARDED),
@@ -144,8 +144,8 @@ def secure(app: FastAPI, withholds: bool) -> None:
     )
     if not withholds:
         return
-    off = [APIRoute(one.path, _off, methods=one.methods) for one in others if isinstance(one, APIRoute)]
-    app.router.routes[:] = [*off, *(route for route in app.routes if route not in others)]
+    off = [APIRoute(route.path, _off, methods=route.methods) for route in unnamed if isinstance(route, APIRoute)]
+    app.router.routes[:] = [*off, *(route for route in app.routes if route not in unnamed)]
     app.openapi_schema = None
 
 
@@ -251,8 +251,8 @@ async def confidence(body: ConfidenceBody, raw_request: Request) -> Response:
     data: Sequence[dict[str, Any]] = [
         {"index": k, "confidence_ids": "given" if row.exact else "tokenised"} for k, row in enumerate(rows)
     ]
-    for one, confidence in zip(data, await asyncio.gather(*asked), strict=True):
-        Shown(body.confidence_members, service.served.abstain_below, withhold=False).add(one, confidence)
+    for entry, confidence in zip(data, await asyncio.gather(*asked), strict=True):
+        Shown(body.confidence_members, service.served.abstain_below, withhold=False).add(entry, confidence)
     return JSONResponse({"object": "list", "data": data})
 
 

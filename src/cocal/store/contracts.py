@@ -70,8 +70,8 @@ class Contract:
         try:
             frame = DataFrameSchema(scalar).validate(frame, lazy=True)
         except SchemaErrors as error:
-            found = "; ".join(_broken(error.failure_cases))
-            raise ContractError(f"{source}: {found}; contract: {self.name}") from None
+            problems = "; ".join(_broken(error.failure_cases))
+            raise ContractError(f"{source}: {problems}; contract: {self.name}") from None
         for rule in self.rules:
             if set(rule.needs) <= set(wanted):
                 self._refuse(source, rule.text, ~np.asarray(rule.holds(frame), dtype=bool))

@@ -35,10 +35,10 @@ def read_provenance(path: str | Path) -> dict[str, str]:
     suffix = ".zarr" if (path / "zarr.json").exists() else path.suffix
     kind, read = _KINDS.get(suffix, ("file", lambda _: {}))
     try:
-        found = dict(read(path))
+        attributes = dict(read(path))
     except Exception as error:  # each library has errors of its own about a damaged file
         raise ContractError(unreadable(path, kind, error)) from None
-    return {name: text for name, text in found.items() if name not in (SEAL, "coordinates")}
+    return {name: text for name, text in attributes.items() if name not in (SEAL, "coordinates")}
 
 
 def _of_table(path: Path) -> Mapping[str, str]:
@@ -64,17 +64,17 @@ def _of_companions(path: Path) -> Mapping[str, str]:
 def _of_exhibit(path: Path) -> Mapping[str, str]:
     """The parents of a table, from its LaTeX, or of a figure, from its PNG."""
     table, picture = path.with_suffix(".tex"), path.with_suffix(".png")
-    found = []
+    parents = []
     if table.exists():
         lines = table.read_text(encoding="utf-8").splitlines()
-        found = [line.removeprefix(MADE_OF) for line in lines if line.startswith(MADE_OF)]
+        parents = [line.removeprefix(MADE_OF) for line in lines if line.startswith(MADE_OF)]
     elif picture.exists():
         from PIL import Image
 
         with Image.open(picture) as image:
             text = getattr(image, "text", {})  # a PNG has them
-            found = [text[PARENTS]] if PARENTS in text else []
-    return {"stage": "exhibit", PARENTS: found[-1]} if found else {}
+            parents = [text[PARENTS]] if PARENTS in text else []
+    return {"stage": "exhibit", PARENTS: parents[-1]} if parents else {}
 
 
 _KINDS: dict[str, tuple[str, Callable[[Path], Mapping[str, Any]]]] = {

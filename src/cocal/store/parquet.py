@@ -68,9 +68,9 @@ def check_lists(column: pa.ChunkedArray, kind: pa.DataType, where: str) -> None:
     """Refuse by a ContractError rows without a list, or lists that hold something else than `kind` says."""
     if not pa.types.is_list(kind):
         return
-    found = column.type.value_type if pa.types.is_list(column.type) or pa.types.is_large_list(column.type) else None
+    held = column.type.value_type if pa.types.is_list(column.type) or pa.types.is_large_list(column.type) else None
     alike = (pa.types.is_integer, pa.types.is_floating, pa.types.is_string)
-    if found is None or not any(like(found) and like(kind.value_type) for like in alike):
+    if held is None or not any(like(held) and like(kind.value_type) for like in alike):
         raise ContractError(f"{where} holds {column.type}, not {kind}")
     if column.null_count:
         row = column.is_null().index(True).as_py()

@@ -37,11 +37,11 @@ def digest(settings: Any) -> str:
 
 def versions() -> dict[str, str]:
     """Versions of Python and of the packages that a result may depend on."""
-    found = {"python": platform.python_version()}
+    packages = {"python": platform.python_version()}
     for package in _PACKAGES:
         with suppress(PackageNotFoundError):
-            found[package] = version(package)
-    return found
+            packages[package] = version(package)
+    return packages
 
 
 def provenance(stage: str, settings: Any, **facts: str | int | None) -> dict[str, str]:

@@ -39,14 +39,14 @@ def entries(path: Path) -> Iterator[tuple[str, str, dict[str, Any]]]:
             if content:
                 some = True
                 try:
-                    found = from_json(content)
+                    entry = from_json(content)
                 except ValueError as error:
                     raise ContractError(f"{where}: not JSON ({error}); write one object in each line") from None
-                if not isinstance(found, dict):
+                if not isinstance(entry, dict):
                     raise ContractError(
                         f'{where}: not a JSON object with fields, such as {{"prompt": ...}}: write one a response'
                     )
-                yield where, content.decode(errors="replace"), found
+                yield where, content.decode(errors="replace"), entry
     if not some:
         raise ContractError(f"{path}: the file is empty; give a file with a JSON object in every line")
 
@@ -61,16 +61,16 @@ def numbered(folder: Path, pattern: str, example: str) -> dict[int, Path]:
     a ContractError if the folder does not exist, no file matches, or two files have the same number."""
     if not folder.is_dir():
         raise ContractError(f"{folder}: no such folder of rollout dumps")
-    found: dict[int, Path] = {}
+    files: dict[int, Path] = {}
     for path in sorted(folder.iterdir()):
         if match := re.fullmatch(pattern, path.name):
             number = int(match[1])
-            if number in found:
-                raise ContractError(f"{path}: the file has the same number as {found[number].name}; keep one of them")
-            found[number] = path
-    if not found:
+            if number in files:
+                raise ContractError(f"{path}: the file has the same number as {files[number].name}; keep one of them")
+            files[number] = path
+    if not files:
         raise ContractError(f"{folder}: the folder holds no rollout dumps, such as {example}")
-    return dict(sorted(found.items()))
+    return dict(sorted(files.items()))
 
 
 @contextmanager

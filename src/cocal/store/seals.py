@@ -74,8 +74,8 @@ def _place(content: mmap.mmap | bytes) -> int | Any:
 
 def _seal_of(content: mmap.mmap | bytes, place: int) -> bytes:
     """The right seal of a file: the SHA-256 of its bytes, with the seal itself taken for blank."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     with memoryview(content) as view, view[:place] as before, view[place + len(BLANK) :] as after:
         for part in (before, BLANK.encode(), after):
-            found.update(part)
-    return b"seal:" + found.hexdigest().encode()
+            digest.update(part)
+    return b"seal:" + digest.hexdigest().encode()
