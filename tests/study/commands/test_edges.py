@@ -42,6 +42,8 @@ def test_names_that_are_not_utf8_are_refused_in_a_sentence(tmp_path, own, capsys
     lines(tmp_path / NAME, *SCORED)
     before = sorted(tmp_path.iterdir())
     shutil.copytree(own.checkpoint, tmp_path / "mod\udcffel")
+    assert own.companion.exists()  # it is fitted now, if no test has needed it before, and its fit says something
+    capsys.readouterr()
     for words in (
         ["evaluate", tmp_path / NAME, "--output", tmp_path / "report"],
         ["decide", "best-of-n", tmp_path / NAME, "--output", tmp_path / "out"],
