@@ -3,6 +3,7 @@ README.md and of the pages: `make gallery` after `make reproduce` and whatever h
 replicate`, `central`, `experience`, `laptop`, `fits`)."""
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -20,7 +21,18 @@ from cocal_study.config.methods import METHODS
 from cocal_study.config.parse import parse_settings
 from cocal_study.config.study import load_study
 from cocal_study.evidence.comparisons import holm
-from cocal_study.evidence.headlines import CENTRAL, HEADLINES, SECOND, TOLERANCE, difference, first_word
+from cocal_study.evidence.headlines import (
+    CENTRAL,
+    HEADLINES,
+    NO,
+    SECOND,
+    TOLERANCE,
+    UNDECIDED,
+    YES,
+    Pair,
+    difference,
+    first_word,
+)
 from cocal_study.evidence.kept import NUMBERS as KEPT
 from cocal_study.evidence.kept import recomputed
 from cocal_study.evidence.predicates import FAVOUR, OPEN
@@ -321,15 +333,21 @@ def adjusted(spread: Path) -> tuple[str, str, str, str]:
         ]
         numbers = cells[0], f"{chance:.3f}", f"{of_family:.3f}", cells[1]
         rows.append([label_of(pair), *numbers])
-    stand = sum(float(row[3]) < 0.05 for row in rows)
-    decided = f"{number(stand)} {'is' if stand == 1 else 'are'}" if stand else "none is"
-    said = f"adjusted for {len(rows)} comparisons (Holm), {decided} decided"
+    stands = {pair: float(row[3]) < 0.05 for pair, row in zip(pairs, rows, strict=True)}
+    left = Counter(_word(claim, frame[[*map(str, taking)]], stands) for claim in HEADLINES)
+    said = (
+        f"adjusted for {len(rows)} comparisons (Holm), {left[YES]} hold{'s' * (left[YES] == 1)}, {left[NO]} "
+        f"do{'es' * (left[NO] == 1)} not and {left[UNDECIDED]} {'is' if left[UNDECIDED] == 1 else 'are'} undecided"
+    )
     central = {pair for claim, of_claim in HEADLINES.items() if claim.startswith(CENTRAL) for pair in of_claim}
     rows_of = [row for pair, row in zip(pairs, rows, strict=True) if pair in central]
     kept = [
         f"{label} ({ours.partition(' ')[0]})" for label, ours, _, of_family, _ in rows_of if float(of_family) < 0.05
     ]
-    names = f": {listed(kept)}" if kept else ""
+    against = ", against it" * all(
+        ours.startswith("−") for _, ours, _, of_family, _ in rows_of if float(of_family) < 0.05
+    )
+    names = f"{against}: {listed(kept)}" if kept else ""
     each = f"{number(len(kept)) if kept else 'none'} of its {number(len(rows_of))} comparisons"
     of_claim = f"Adjusted, {each} {'are' if len(kept) > 1 else 'is'} decided{names}"
     heads = ["comparison", f"{len(taking)} replicates", "p", "Holm", f"all {len(run)} that were run"]
@@ -344,11 +362,15 @@ def adjusted(spread: Path) -> tuple[str, str, str, str]:
     return said, of_claim, refused, of_numbers(heads, rows)
 
 
-def _word(claim: str, values: pd.DataFrame) -> str:
-    """The word on a headline by the values of replicates, in columns."""
-    tolerance = TOLERANCE.get(claim, 0.0)
-    told = [over_replicates(difference(pair, [values]), 0.95, "") for pair in HEADLINES[claim]]
-    return first_word([{"lower": one.lower, "upper": one.upper} for one in told], tolerance)
+def _word(claim: str, values: pd.DataFrame, stands: Mapping[Pair, bool] | None = None) -> str:
+    """The word on a headline by the values of replicates, in columns; a comparison that does not stand decides
+    nothing."""
+    bounds = []
+    for pair in HEADLINES[claim]:
+        of_pair = over_replicates(difference(pair, [values]), 0.95, "")
+        known = stands is None or stands[pair]
+        bounds.append({"lower": of_pair.lower if known else -np.inf, "upper": of_pair.upper if known else np.inf})
+    return first_word(bounds, TOLERANCE.get(claim, 0.0))
 
 
 def rule_of_words(refused: str) -> str:

@@ -36,7 +36,7 @@ def recipes_said(numbers: pd.DataFrame) -> str:
         "states, `cocal fit --with nothing`": "best, states alone",
         "states and tokens, logistic regression": "logistic regression, states and tokens, cut or not",
         "**states and tokens, `cocal fit`** (default)": "best",
-        "agreement of eight answers": "agreement of the group, recalibrated",
+        "agreement of eight answers, recalibrated": "agreement of the group, recalibrated",
     }
     lines = [("Brier score", *means.index)]
     lines.append(("---",) * len(lines[0]))
