@@ -1,8 +1,7 @@
-"""The catalogue of commands: each has its function, and its flags, unless they are a stage's, need no library."""
+"""The catalogue of commands: each has its function."""
 
 from importlib import import_module
 
-import started
 from cocal.commands.catalogue import commands_with, work_of
 
 
@@ -10,27 +9,3 @@ def test_each_command_has_its_function():
     for name in commands_with(None):
         module, function = work_of(name).split(":")
         assert callable(getattr(import_module(module), function))
-
-
-def test_help_loads_nothing_heavy():
-    code = (
-        "import argparse, sys; from cocal.commands.catalogue import commands_with\n"
-        "for command in commands_with(None).values():\n"
-        "    callable(command.flags) or command.add_to(argparse.ArgumentParser())\n"
-        "print(*{'numpy', 'pandas', 'pydantic', 'torch', 'yaml'} & {*sys.modules})"
-    )
-    done = started.python(code)
-    assert (done.returncode, done.stdout.split()) == (0, [])
-
-
-def test_a_command_for_an_own_policy_loads_nothing_of_a_study():
-    """Not even the flags of the study's commands."""
-    code = "import sys; from cocal.cli import main; main(['score', '--help'])"
-    listed = "import atexit, sys; atexit.register(lambda: print(*sys.modules)); " + code
-    loaded = {*started.python(listed).stdout.splitlines()[-1].split()}
-    assert "cocal.commands.catalogue.own" in loaded
-    assert not loaded & {
-        "cocal_study.commands.catalogue.whole",
-        "cocal_study.commands.catalogue.stages",
-        "cocal_study.exhibits",
-    }

@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 from docutils.core import publish_parts
 
-import started
 from cocal.cli import main
 from cocal_study.exhibits.base.exhibit import CHAPTERS, GATHERED, FigureExhibit, TableExhibit, needed
 from cocal_study.exhibits.base.registry import MODULES, exhibit_parameters, exhibits_of, module_of, report_entry
@@ -76,18 +75,6 @@ def test_a_caption_is_of_whole_sentences_and_without_markup(shown):
         # the report reads it as reStructuredText, and shows what it cannot read as an error
         page = publish_parts(one.caption, writer="html", settings_overrides={"report_level": 1})["body"]
         assert "system-message" not in page, one.name
-
-
-@pytest.mark.slow
-def test_declaring_loads_no_drawing_and_no_tensors():
-    """The workflow declares all exhibits before every plan; a module that declares a method may be imported first."""
-    code = (
-        "import sys, cocal_study.methods.rlcr; from cocal_study.config.study import load_study\n"
-        "from cocal_study.exhibits.base.registry import exhibits_of\n"
-        "print(len(exhibits_of(load_study('config/paper.yaml'), {})))\n"
-        "print(*{'matplotlib', 'sklearn', 'torch'} & {*sys.modules})"
-    )
-    assert started.python(code).stdout.split() == [str(len(exhibits_of(study_of("paper"), {})))]
 
 
 def test_entries_are_numbered_so_that_more_than_nine_sort_too():
