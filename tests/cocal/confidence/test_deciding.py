@@ -286,7 +286,6 @@ def test_lines_without_courses_and_files_that_do_not_fit_are_refused(tmp_path, s
     new, old = several("new", 30, 2), several("old", 30, 1)
     other = [one | {"confidence_course": one["confidence_course"] | {"every": 2}} for one in old]
     for given, message in (
-        ([{k: v for k, v in one.items() if k != "correct"} for one in old], "the lines have no labels"),
         (old + new[:2], "1 of its questions are also in"),
         (other, "confidences after every 2 tokens, but after every 4 in"),
     ):
