@@ -252,7 +252,6 @@ RENDERED = "<|im_start|>user\nWhat is 1 + 3?<|im_end|>\n<|im_start|>assistant\n"
             "put into the template once",
         ),
         ({"prompt": "User: 1 + 3?\nAssistant:", "response": "4"}, "markers", r"not one that this template writes"),
-        ({"prompt": "User: 1 + 3? Assistant: <think>", "response": "4"}, "markers", r"not one that this template"),
         ({"prompt": "1 + 3?", "response": r"First.\nThen 4."}, "markers", r"the response has \\n, as a text has that"),
         ({"prompt": "1 + 3?", "response": "&lt;b&gt;\n4"}, "markers", "the response has &lt;, as a text has that"),
     ],

@@ -28,7 +28,6 @@ from cocal_study.evidence.verdicts import (
     is_measured,
     judge_all,
     of_claims,
-    of_families,
 )
 from cocal_study.exhibits import claims, claims_forest
 from cocal_study.exhibits.typesetting.html import page
@@ -124,8 +123,6 @@ def test_the_verdicts_of_a_language_model_stand_beside_those_of_the_study(layout
     )
     made = claims.grid(numbers, layout, source="", **arguments(files))
     assert made.blocks[0].heads[0][-1] == SMOLLM2
-    heads = script("docs/gallery.py").what_holds(numbers).split("| claim |")[1].splitlines()[0]
-    assert heads == " replicates together | embedded study | SmolLM2-135M, one run |"
 
 
 def replicated(judged, shifts):
@@ -179,18 +176,3 @@ def test_the_pages_have_the_numbers_of_the_studies():
     for file, name, section in made:
         page = (ROOT / file).read_text(encoding="utf-8")
         assert f"<!--{name}-->\n{section}\n<!--/{name}-->" in page, f"`make gallery` renews {file}"
-
-
-def test_what_holds_leads_with_the_joint_verdicts_of_the_replicates(judged):
-    replicated = judged.copy()
-    whole = (replicated["source"] == REPLICATES) & (replicated["case"] == 0) & (replicated["score"] == "")
-    replicated.loc[whole, "verdict"] = FAILS
-    rows = replicated[(replicated["claim"] == "auroc-above-coupled") & (replicated["case"] > 0)]
-    together = {"claim": "beats-postcal", "source": REPLICATES, "positive": 0, "replicates": 2, "detectable": 0.02}
-    replicated = pd.concat([replicated, rows.assign(**together)])
-    table = script("docs/gallery.py").what_holds(replicated)
-    count = len(of_families(judged))
-    assert f"Verdicts on the {count} families of claims" in table
-    assert "\n|verdict|replicates together|embedded study alone|\n|--:|--:|--:|\n" in table
-    assert f"\n|does not hold|{count}|" in table
-    assert "| claim | replicates together | embedded study |\n" in table

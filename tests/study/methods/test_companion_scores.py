@@ -17,7 +17,6 @@ from evaluated_study import (
     SEEDS,
     SHARED,
     STEP,
-    EvaluatedStudy,
     command,
     load_experiences,
     write_companions,
@@ -25,12 +24,6 @@ from evaluated_study import (
     write_responses,
 )
 from sample_predictions import OURS
-
-
-@pytest.fixture
-def study(tmp_path):
-    """Responses that a test may change before they are written."""
-    return EvaluatedStudy(tmp_path)
 
 
 def states_of(study, layer=1, poolings=("last", "mean"), states=None, ids=None):
