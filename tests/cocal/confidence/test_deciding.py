@@ -157,7 +157,6 @@ def test_files_that_certify_nothing_are_refused(decide, capsys, many):
     old = read_lines(calibration)
     for given, message in (
         ([{k: v for k, v in one.items() if k != "correct"} for one in old], "the lines have no labels; a threshold is"),
-        (old + new[:2], "1 of its questions are also in"),
         (
             [one | {"confidence_learnt": True} for one in old],
             "800 of its 800 prompts are among those that the companion",

@@ -157,19 +157,6 @@ def test_the_command_writes_all_methods_reproducibly(study, tmp_path):
     assert outputs[0].read_bytes() == outputs[1].read_bytes()
 
 
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (["--responses", "verbal"], "--responses: 'verbal' is not KIND=VALUE"),
-        (["--responses", "verbal=a", "verbal=b"], "--responses: 2 values of verbal; give one"),
-        (["--companions", "fresh=a"], "--companions.fresh.[key]: Input should be 'rollouts', 'resampled'"),
-    ],
-)
-def test_the_command_names_a_bad_flag(tmp_path, capsys, flags, message):
-    assert main(command(tmp_path, tmp_path / "x.parquet", *flags)) == 2
-    assert message in capsys.readouterr().err
-
-
 @pytest.mark.slow
 def test_torch_is_loaded_for_companions_alone(study, tmp_path):
     write_responses(tmp_path / "answer", study.frame)
