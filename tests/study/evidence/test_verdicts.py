@@ -27,6 +27,7 @@ from cocal_study.evidence.verdicts import (
     is_measured,
     judge_all,
     of_claims,
+    of_families,
 )
 from cocal_study.exhibits import claims, claims_forest
 from cocal_study.exhibits.typesetting.html import page
@@ -153,6 +154,10 @@ def test_the_documentation_tells_the_verdicts_in_plain_words(judged):
     made = pages.with_section(page, "ledger", pages.what_holds(judged))
     assert said in " ".join(page.split())
     assert said in " ".join(made.split())
+    families = of_families(judged)
+    failing = [(families[source] == FAILS).sum() for source in (REPLICATES, STUDY)]
+    assert f"Verdicts on the {len(families)} families" in made
+    assert f"|{FAILS}|{failing[0]}|{failing[1]}|" in made
     assert pages.with_section(made, "ledger", pages.what_holds(judged)) == made
 
 
