@@ -74,6 +74,12 @@ class OwnPolicy:
         """`cocal fit`; returns its status."""
         return run("fit", "--model", self.checkpoint, "--rollouts", rollouts, "--output", output, *SMALL, *more)
 
+    def fitted(self, folder: Path, *more) -> Path:
+        """A companion that `cocal fit` has made in a folder of the rollouts as lines of one's own (`write_lines`)."""
+        source = write_lines(folder / "mine.jsonl", self.rollouts, self.texts)
+        assert self.fit(source, folder / "companion", *more) == 0
+        return folder / "companion"
+
     def score(self, source: Path, output: Path, *more, model: str | None = None, companion: str | None = None) -> int:
         """`cocal score`, which may replace what it has written before; returns its status."""
         of = "--companion", companion or self.companion, "--model", model or self.checkpoint

@@ -12,6 +12,10 @@ from pathlib import Path
 import psutil
 import requests
 
+MICRO = ("--max-model-len", "192", "--served-model-name", "micro")
+"""Flags of every server."""
+PREEMPTING = ("--max-num-seqs", "24", "--max-num-batched-tokens", "64", "--kv-cache-memory-bytes")
+"""Flags of a server that preempts requests, and reads prompts in several steps; the bytes of a small cache follow."""
 START = 1800
 """Seconds in which a server must have started, also on a busy machine."""
 
@@ -84,7 +88,7 @@ def served(companion: Path, model: Path, log: Path, *flags: str):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    words = ["--companion", companion, "--model", model, "--host", "127.0.0.1", "--port", port, *flags]
+    words = ["--companion", companion, "--model", model, "--host", "127.0.0.1", "--port", port, *MICRO, *flags]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     with log.open("w") as output:
         process = subprocess.Popen(

@@ -291,8 +291,6 @@ def test_the_command_shuffles_by_its_seed_and_takes_the_states_that_are_asked_fo
     ("flags", "message"),
     [
         (["--steps", "3", "0"], "steps.1: Value error, '0' is not N or N/M"),
-        (["--memory=-1"], "memory: Input should be greater than or equal to 0"),
-        (["--memory=nan"], "memory: Input should be a finite number"),
         (["--steps", "1/9"], "steps 1 to 9 are needed, found 1 to 3"),
         (["--order=shuffled"], "seed"),
         (["--states=1/last"], "layer 1 is not stored"),

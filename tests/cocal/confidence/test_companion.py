@@ -11,7 +11,6 @@ import torch
 from huggingface_hub import ModelCard
 
 import dumps
-import started
 from cocal import Companion
 from cocal.cli import main
 from cocal.companion.companions import load_companions, save_companions
@@ -75,12 +74,6 @@ def fit(micro_policy, table, own):
 @pytest.fixture(scope="module")
 def fitted(fit) -> Companion:
     return fit()
-
-
-def test_importing_the_package_loads_no_library():
-    loaded = started.python("import sys, cocal; print(*sys.modules)").stdout.split()
-    assert "cocal" in loaded
-    assert not {*loaded} & {"torch", "numpy", "pandas", "huggingface_hub"}
 
 
 def test_the_weights_are_those_that_the_workflow_fits(fitted, study):

@@ -157,7 +157,6 @@ def test_files_that_certify_nothing_are_refused(decide, capsys, many):
     old = read_lines(calibration)
     for given, message in (
         ([{k: v for k, v in one.items() if k != "correct"} for one in old], "the lines have no labels; a threshold is"),
-        (old + new[:2], "1 of its questions are also in"),
         (
             [one | {"confidence_learnt": True} for one in old],
             "800 of its 800 prompts are among those that the companion",
@@ -286,7 +285,6 @@ def test_lines_without_courses_and_files_that_do_not_fit_are_refused(tmp_path, s
     new, old = several("new", 30, 2), several("old", 30, 1)
     other = [one | {"confidence_course": one["confidence_course"] | {"every": 2}} for one in old]
     for given, message in (
-        ([{k: v for k, v in one.items() if k != "correct"} for one in old], "the lines have no labels"),
         (old + new[:2], "1 of its questions are also in"),
         (other, "confidences after every 2 tokens, but after every 4 in"),
     ):

@@ -127,9 +127,6 @@ def test_an_interrupted_rewrite_leaves_its_rows_unwritten(store: Path):
     ("change", "named"),
     [
         ({"hidden": 6}, "hidden 5, now 6"),
-        ({"layers": (1, 2)}, "layers"),
-        ({"dtype": "bfloat16"}, "dtype 'float32', now 'bfloat16'"),
-        ({"rows_per_chunk": 2}, "rows_per_chunk 4, now 2"),
         ({"attributes": {"stage": "other"}}, "attributes"),
     ],
 )

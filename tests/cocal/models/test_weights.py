@@ -58,10 +58,6 @@ def _eight_bits(weights):
     return {key: one.to(torch.float8_e4m3fn) if "proj" in key else one for key, one in weights.items()}
 
 
-def _scaled(weights):
-    return _eight_bits(weights) | {"model.layers.0.mlp.up_proj.weight_scale_inv": torch.ones(1, 1)}
-
-
 def _blocks(count):
     return {"num_hidden_layers": count, "layer_types": ["full_attention"] * count}
 
@@ -90,7 +86,6 @@ FAULTS = {
     "wrapped and tied": ({"change": _prefixed("actor."), **TIED}, "the names begin with actor.:"),
     "unmerged": ({"change": _unmerged}, f"{Q}.weight and 4 are of no use to it, such as {Q}.base_layer.weight; "),
     "a lost block": ({"change": _without("layers.1.")}, "in no file, such as model.layers.1.input_layernorm.weight; "),
-    "a lost tensor": ({"change": _without("layers.2.mlp.up")}, "1 weights of the model are in no file"),
     "a lost embedding": ({"change": _without("embed"), **TIED}, "2 weights of the model are in no file"),
     "a lost output layer": ({"change": _without("lm_head")}, 'put "tie_word_embeddings": true into config.json'),
     "more blocks": ({"settings": _blocks(5)}, "states 5 blocks (num_hidden_layers), and these are of block 3, 4"),
@@ -104,17 +99,14 @@ FAULTS = {
         _called("Qwen3ForSequenceClassification") | SCORED,
         f"architectures in config.json is ['Qwen3ForSequenceClassification'], {CRITIC}",
     ),
-    "a critic": (_called("Qwen3ForTokenClassification") | SCORED, f"['Qwen3ForTokenClassification'], {CRITIC}"),
     "somebody's reward model": (_called("Qwen3RewardModel") | TIED, f"['Qwen3RewardModel'], {CRITIC}"),
     "a critic by a policy's name": (SCORED, f"such as score.weight; the score is {CRITIC}"),
     "an expert": (MOE, "3 weights of the model are in no file, such as model.layers.1.mlp.experts.2.down_proj.weight"),
     "8 bits": ({"change": _eight_bits}, f"proj.weight {BARE}"),
-    "8 bits with scales": ({"change": _scaled}, BARE),
     "an unknown method": (
         {"change": _eight_bits, **_quantised(quant_method="own8")},
         "the weights are quantised by 'own8' (quant_method of quantization_config in config.json), which transformers",
     ),
-    "no method": ({"change": _eight_bits, **_quantised(bits=8)}, "the weights are quantised by None"),
     "bitsandbytes": (
         _quantised(quant_method="bitsandbytes", load_in_4bit=True),
         "the weights are quantised, and cannot be read here (",
@@ -240,7 +232,6 @@ KINDS = {
     "DeepSpeed": (["zero_to_fp32.py", "global_step9/bf16_zero_pp_rank_0.pt"], "merge"),
     "GGUF": (["config.json", "model-q4.gguf"], "holds weights for llama.cpp (GGUF); give the checkpoint that they"),
     "training": (["checkpoint-500/model.safetensors", "README.md"], "is the output of a whole training; give one"),
-    "stages of a study": (["step-40/a.safetensors", "step-80/config.json"], "is the output of a whole training; give"),
     "pickles": (["config.json", "pytorch_model.bin"], "holds its weights as pickles, which can run code and are not"),
     "companion": (["config.json"], "is a companion and no language model; are --companion and --model swapped?"),
     "no index": (["model-00001-of-00002.safetensors"], "without their index, model.safetensors.index.json; give"),

@@ -9,7 +9,6 @@ import torch
 from datasets import Dataset
 from trl import GRPOConfig, GRPOTrainer
 
-import started
 from cocal.models.loading import load_policy
 from cocal.rewards import dcpo_advantages, rlcr, stated_confidences
 from cocal.store import read_frame
@@ -153,14 +152,3 @@ def test_the_examples_of_the_page_train(repository, tmp_path, micro_checkpoint, 
     logged = given["trainer"].state.log_history
     assert len([line for line in logged if "reward" in line]) == 2
     assert any("rewards/calibration/mean" in line for line in logged) == bool(place)
-
-
-def test_the_module_needs_nothing_of_a_study_and_is_light():
-    found = {*started.python("import sys, cocal.rewards; print(*sys.modules)").stdout.split()}
-    assert {name for name in found if name.startswith("cocal")} == {
-        "cocal",
-        "cocal.rewards",
-        "cocal.answers",
-        "cocal.answers.extraction",
-    }
-    assert not found & {"torch", "trl"}

@@ -145,13 +145,6 @@ def test_answers_that_look_like_chats_turns_or_media_are_answers(tmp_path):
     assert ([one.response for one in found], notes) == ([*said, row()["response"]], [])
 
 
-@pytest.mark.parametrize("mask", [[1, 1, 0], [0, 1, 1]])
-def test_a_mask_that_fits_prompt_and_response_is_of_neither(tmp_path, mask):
-    both = {"prompt_ids": [5, 6, 7], "response_ids": [8, 9, 4], "correct": True, "attention_mask": mask}
-    with pytest.raises(ContractError, match=r"has 3 values, but there are 3 prompt_ids and 3 response_ids; give one"):
-        noted(lines(tmp_path / "1.jsonl", both))
-
-
 def test_lines_without_steps_have_groups_of_their_file(tmp_path, own):
     for number, labels in ((1, (True, False)), (2, (False, False, True))):
         lines(tmp_path / f"{number}.jsonl", *(row(step=None, correct=label) for label in labels))
@@ -188,20 +181,17 @@ def test_a_field_that_the_first_line_lacks_is_read_in_the_others(tmp_path):
     assert any("truncated" in note and "finish_reason" in note for note in notes if note.startswith("fields"))
 
 
-@pytest.mark.parametrize("name", ["{}", "step_{}", "global_step_{}/rollouts"])
-def test_folders_lie_in_the_order_of_their_numbers(tmp_path, name):
-    """As a shell lists them: 0, 1, 10, 2."""
-    for number in (0, 1, 10, 2):
-        (tmp_path / name.format(number)).mkdir(parents=True)
-        lines(tmp_path / name.format(number) / "rows.jsonl", row(question_id=str(number), step=None))
-    folders = [tmp_path / name.format(number) for number in (0, 1, 10, 2)]
-    for places in (folders, [folder / "rows.jsonl" for folder in folders]):
-        assert [sample.question_id for sample in noted(*places)[0]] == ["0", "1", "2", "10"]
-
-
-def test_folders_of_other_names_lie_as_they_are_given(tmp_path):
-    for name in ("second", "first"):
-        (tmp_path / name).mkdir()
-        lines(tmp_path / name / "1.jsonl", row(question_id=name, step=None))
-    found, _ = noted(tmp_path / "second", tmp_path / "first")
-    assert [sample.question_id for sample in found] == ["second", "first"]
+@pytest.mark.parametrize(
+    ("names", "order"),
+    [
+        (["0", "1", "10", "2"], [0, 1, 3, 2]),
+        (["global_step_1/rollouts", "global_step_10/rollouts", "global_step_2/rollouts"], [0, 2, 1]),
+        (["second", "first"], [0, 1]),
+    ],
+)
+def test_folders_lie_in_the_order_of_their_numbers_or_as_they_are_given(tmp_path, names, order):
+    """A shell lists them as words: 0, 1, 10, 2."""
+    for place, name in enumerate(names):
+        lines(tmp_path / name / "rows.jsonl", row(question_id=str(place), step=None))
+    for places in ([tmp_path / name for name in names], [tmp_path / name / "rows.jsonl" for name in names]):
+        assert [int(sample.question_id) for sample in noted(*places)[0]] == order

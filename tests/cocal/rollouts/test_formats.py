@@ -83,7 +83,6 @@ def test_a_bad_row_is_named(missing, message, capsys, fit, score, source):
     ("text", "message"),
     [
         ("\n \n", "the file is empty"),
-        ("{half\n", "line 1: not JSON"),
         ("{\n}\n", "line 1: not JSON (EOF while parsing an object at line 1 column 1); write one object in each line"),
         ('{"text": "a"}\n', "line 1: no field is a prompt (prompt, messages, input, prompt_ids); its fields are text"),
     ],

@@ -60,10 +60,8 @@ def answers(before="", **more) -> list[dict]:
         (SWITCH, "", {}, None),
         (CHANNEL, "<|channel>thought\nI add.<channel|>", {}, r"it has <channel\|>\)"),
         (CHANNEL, "thought\nI add.", {}, r"it has <channel\|>\)"),
-        (CHANNEL, "", {}, None),
         (COMMAND, COMMANDED, {}, r"it has <\|END_THINKING\|>\).*\(it reads reasoning\)"),
         (COMMAND, COMMANDED, {"template_fields": {"reasoning": True}}, None),
-        (COMMAND, "", {}, None),
         (OPENED, "I add.</think>", {}, r"it has </think>\), .*\(it reads thinking\)"),
         (OPENED, "I add.</think>", {"template_fields": {"thinking": True}}, None),
         (OPENED, "", {}, None),
@@ -157,12 +155,7 @@ def test_ids_are_compared_with_the_texts_of_their_own_file(reading, right, tmp_p
         reading(SWITCH, *right, beside=[tmp_path / "other.jsonl"])
 
 
-NAMES = ["system", "sys_prompt", "developer_message", "instruction", "chat_history", "few_shot_examples", "question"]
-
-
-@pytest.mark.parametrize(
-    "name", [*NAMES, "reasoning_content", "thinking_text", "cot", "functions", "prompt_suffix", "stop"]
-)
+@pytest.mark.parametrize("name", ["sys_prompt", "thinking_text", "stop"])
 def test_a_field_of_the_prompt_or_the_response_is_not_dropped(reading, name):
     rows = answers(**{name: "Be strict."})
     with pytest.raises(
@@ -257,7 +250,6 @@ RENDERED = "<|im_start|>user\nWhat is 1 + 3?<|im_end|>\n<|im_start|>assistant\n"
             "put into the template once",
         ),
         ({"prompt": "User: 1 + 3?\nAssistant:", "response": "4"}, "markers", r"not one that this template writes"),
-        ({"prompt": "User: 1 + 3? Assistant: <think>", "response": "4"}, "markers", r"not one that this template"),
         ({"prompt": "1 + 3?", "response": r"First.\nThen 4."}, "markers", r"the response has \\n, as a text has that"),
         ({"prompt": "1 + 3?", "response": "&lt;b&gt;\n4"}, "markers", "the response has &lt;, as a text has that"),
     ],
@@ -377,12 +369,7 @@ def test_no_evaluation_is_taken_for_the_training_beside_it(tmp_path, caplog):
     assert f"files beside the rollouts are not read: 1, such as {tmp_path}/gen/5.jsonl" in caplog.text
 
 
-SPLITS = [("split", value) for value in ("test", "eval", "val", "MATH-test", "validation")]
-
-
-@pytest.mark.parametrize(
-    ("name", "split"), [*SPLITS, ("mode", "eval"), ("is_eval", True), ("data_split", "test"), ("validate", True)]
-)
+@pytest.mark.parametrize(("name", "split"), [("data_split", "MATH-test"), ("mode", "eval"), ("validate", True)])
 def test_rows_of_an_evaluation_are_left_out_and_said(reading, name, split):
     train = "train" if isinstance(split, str) else False
     rows = [row | {name: train if k < 4 else split} for k, row in enumerate(answers())]

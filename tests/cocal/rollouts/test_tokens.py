@@ -181,8 +181,12 @@ def test_padding_within_is_refused_unless_a_mask_tells_it(spoken):
     assert (found.prompt.tolist(), found.response.tolist()) == ([41, 42], [50, 51, turn])
     (found,) = encoded(vocabulary, line | {"prompt_ids": [41, 42], "attention_mask": mask[4:]})
     assert (found.prompt.tolist(), found.response.tolist()) == ([41, 42], [50, 51, turn])
-    with pytest.raises(ContractError, match="attention_mask has 9 values, but there are 4 prompt_ids and 6 response_"):
-        encoded(vocabulary, line | {"attention_mask": mask[1:]})
+    wrong = {"9 values, but there are 4 prompt_ids and 6 response_ids": line | {"attention_mask": mask[1:]}}
+    either = {"prompt_ids": [41, 42, 43], "response_ids": [50, 51, turn], "attention_mask": [1, 1, 0]}
+    wrong["3 values, but there are 3 prompt_ids and 3 response_ids"] = either  # it may be of the one or of the other
+    for said, given in wrong.items():
+        with pytest.raises(ContractError, match=f"attention_mask has {said}; give one"):
+            encoded(vocabulary, given)
 
 
 def test_thoughts_calls_and_tools_reach_the_template(spoken):
@@ -309,26 +313,16 @@ def test_a_row_that_the_model_cannot_have_read_is_refused(own, encoder, line, me
         encoder.encode(rows({"prompt": "1?", "response": "1"}, line))
 
 
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ({"prompt": ASKED, "response": f"{ASKED} It is 19."}, "the whole prompt stands again in the response"),
-        ({"prompt": ASKED, "response": f"user\n{ASKED}\nassistant\n19"}, "the whole prompt stands again"),
-        ({"messages": CHAT, "response": f"{ASKED} It is 19."}, "the whole prompt stands again in the response"),
-        ({"prompt_ids": [5, 6, 7, 8, 9], "response_ids": [5, 6, 7, 8, 9, 2]}, "the whole prompt stands again"),
-        ({"prompt": "1?", "response": "1<|eot_id|>"}, "the chat marker <|eot_id|>, which this model's tokenizer"),
-        ({"prompt": "<start_of_turn>user 1?", "response": "1"}, "the chat marker <start_of_turn>, which this model's"),
-    ],
-)
-def test_a_row_that_was_hardly_meant_so_is_warned_of(encoder, caplog, line, message):
+def test_a_row_that_was_hardly_meant_so_is_warned_of(encoder, caplog):
+    """A prompt that stands within the response, and the marker of another model."""
     good = [{"prompt": "1?", "response": "1? 1"}, {"prompt": ASKED, "response": "19 of those <|im_end|>"}]
     good += [{"prompt_ids": [5, 6], "response_ids": [5, 6, 2]}, {"prompt": "a <|b| c", "response": "x < y > z"}]
     encoder.encode(rows(*good))
     assert caplog.text == ""
-    encoder.encode(rows(*good, line, line))
-    assert "row 4: " in caplog.text
-    assert message in caplog.text
-    assert " 2 of 6 rows" in caplog.text
+    twice = {"messages": CHAT, "response": f"user\n{ASKED}\nassistant\n19"}
+    encoder.encode(rows(*good, twice, twice, {"prompt": "1?", "response": "1<|eot_id|>"}))
+    assert "row 4: the whole prompt stands again in the response, as in 2 of 7 rows" in caplog.text
+    assert "row 6: the text has the chat marker <|eot_id|>, which this model's tokenizer lacks" in caplog.text
 
 
 @pytest.mark.parametrize("name", TEMPLATES)

@@ -45,13 +45,50 @@ def test_companions_score_and_decide_without_the_packages_of_extras(tmp_path, ow
     assert done.stderr.splitlines()[-1] in {sentence.format(*one) for one in EXTRAS.items()}
 
 
-@pytest.mark.slow
-def test_a_companion_is_imported_with_torch_alone():
-    """A service imports it at its start; the others are imported by what uses them."""
-    done = started.python("import sys; from cocal import Companion; print(*sys.modules)")
-    loaded = {name.partition(".")[0] for name in done.stdout.split()}
-    assert "torch" in loaded
-    assert not loaded & {*EXTRAS, "huggingface_hub", "matplotlib", "pandas", "scipy", "transformers"}
+LIGHT = [
+    pytest.param("import cocal", {"huggingface_hub", "numpy", "pandas", "torch"}, id="package"),
+    pytest.param(  # a service imports it at its start
+        "from cocal import Companion",
+        {*EXTRAS, "huggingface_hub", "matplotlib", "pandas", "scipy", "transformers"},
+        id="companion",
+        marks=pytest.mark.slow,
+    ),
+    pytest.param("from cocal.companion.spec import read_spec", {"torch"}, id="spec"),
+    pytest.param(  # trainings of other projects import it
+        "import cocal.rewards",
+        {"cocal.rollouts", "cocal.store", "cocal_study", "pandas", "pydantic", "torch", "trl"},
+        id="rewards",
+    ),
+    pytest.param(
+        "import argparse; from cocal.commands.catalogue import commands_with\n"
+        "for command in commands_with(None).values():\n"
+        "    callable(command.flags) or command.add_to(argparse.ArgumentParser())",
+        {"numpy", "pandas", "pydantic", "torch", "yaml"},
+        id="flags",
+    ),
+    pytest.param(  # not even the flags of the study's commands
+        "from cocal.cli import main; main(['score', '--help'])",
+        {"cocal_study.commands.catalogue.stages", "cocal_study.commands.catalogue.whole", "cocal_study.exhibits"},
+        id="help",
+    ),
+    pytest.param(  # the workflow declares them before every plan, behind a module that declares a method
+        "import cocal_study.methods.rlcr; from cocal_study.config.study import load_study\n"
+        "from cocal_study.exhibits.base.registry import exhibits_of\n"
+        "assert exhibits_of(load_study('config/paper.yaml'), {})",
+        {"matplotlib", "sklearn", "torch"},
+        id="exhibits",
+        marks=pytest.mark.slow,
+    ),
+]
+"""What is imported, and modules that it does not load, since they take seconds or need not be installed."""
+
+
+@pytest.mark.parametrize(("code", "heavy"), LIGHT)
+def test_imports_stay_light(code, heavy):
+    done = started.python(f"import atexit, sys; atexit.register(lambda: print(*sys.modules))\n{code}")
+    assert done.returncode == 0, done.stderr
+    loaded = done.stdout.splitlines()[-1].split()
+    assert [module for module in loaded if module in heavy] == []
 
 
 @pytest.mark.parametrize("command", ["fit", "score"])

@@ -54,13 +54,8 @@ def test_batches_are_passed_on_and_their_items_counted(caplog, clock):
     ("command", "place", "name"),
     [
         ("train", "results/runs/train/tiny/grpo", "train tiny grpo"),
-        ("resample", "results/runs/resample/qwen2.5-7b", "resample qwen2.5-7b"),
         ("responses", "results/runs/responses/tiny/base-0-verbal-mathematics", "responses tiny base-0-verbal"),
-        ("features", "results/features/tiny/grpo/step-60/answer", "features tiny grpo step-60 answer"),
-        ("prompts", "results/features/tiny/grpo/prompts.zarr", "prompts tiny grpo"),
-        ("predictions", "results/predictions/a/b/step-60-sweep.parquet", "predictions a b step-60-sweep"),
         ("metrics", "/home/me/cocal/results/metrics/tiny.nc", "metrics tiny"),
-        ("exhibit", "results/figures/overview.pdf", "exhibit overview"),
         ("questions", "results/questions", "questions"),
         ("import", "/data/of/mine/rollouts", "import rollouts"),
         ("plan", None, "plan"),

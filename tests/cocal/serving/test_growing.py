@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from cocal import Companion
-from own_rollouts import write_lines
 
 pytestmark = pytest.mark.vllm
 
@@ -18,22 +17,16 @@ CHAT, COMPLETION, RESPONSE = "/v1/chat/completions", "/v1/completions", "/v1/res
 def companion(own, tmp_path_factory):
     """Of prefixes, which reads states as they are (rounded ones may fall to either side of a rounding), and what the
     model gave the tokens."""
-    folder = tmp_path_factory.mktemp("companion")
-    source = write_lines(folder / "mine.jsonl", own.rollouts, own.texts)
     flags = ("--states", "float32", "--passes", "20", "--prefixes", "7", "--recipe", "best")
-    flags += ("--with", "token-probability")
-    assert own.fit(source, folder / "companion", *flags) == 0
-    return folder / "companion"
+    return own.fitted(tmp_path_factory.mktemp("companion"), *flags, "--with", "token-probability")
 
 
 @pytest.fixture(scope="module")
 def server(own, companion, tmp_path_factory):
-    """With so small a cache that requests are preempted, and prompts that are read in several steps."""
-    from served import served  # needs psutil
+    from served import PREEMPTING, served  # needs requests
 
-    small = ["--max-model-len", "192", "--max-num-seqs", "24", "--max-num-batched-tokens", "64"]
-    small += ["--kv-cache-memory-bytes", str(24 * 32 * 512), "--served-model-name", "micro"]
-    with served(companion, own.checkpoint, tmp_path_factory.mktemp("server") / "log", *small) as one:
+    log, cache = tmp_path_factory.mktemp("server") / "log", str(24 * 32 * 512)
+    with served(companion, own.checkpoint, log, *PREEMPTING, cache) as one:
         yield one
 
 

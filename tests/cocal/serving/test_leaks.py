@@ -4,8 +4,6 @@ import json
 
 import pytest
 
-from own_rollouts import write_lines
-
 pytestmark = pytest.mark.vllm
 
 CHAT, COMPLETION = "/v1/chat/completions", "/v1/completions"
@@ -45,13 +43,11 @@ def test_every_route_of_vllm_s_is_known():
 
 @pytest.fixture(scope="module")
 def server(own, tmp_path_factory):
-    from served import served  # needs psutil
+    from served import served  # needs requests
 
     folder = tmp_path_factory.mktemp("withheld")
-    source = write_lines(folder / "mine.jsonl", own.rollouts, own.texts)
-    assert own.fit(source, folder / "companion", "--passes", "2") == 0
-    flags = ["--max-model-len", "192", "--abstain-below", "0.99", "--api-key", KEY, "--served-model-name", "micro"]
-    with served(folder / "companion", own.checkpoint, folder / "log", *flags) as one:
+    companion = own.fitted(folder, "--passes", "2")
+    with served(companion, own.checkpoint, folder / "log", "--abstain-below", "0.99", "--api-key", KEY) as one:
         one.headers["Authorization"] = f"Bearer {KEY}"
         yield one
 

@@ -14,7 +14,6 @@ from checked_study import (
     held_out_of,
     main_predictions,
     predicted,
-    sound_study,
     sweep_predictions,
 )
 from cocal.errors import ContractError
@@ -32,13 +31,6 @@ from cocal_study.store.contracts import PREDICTIONS
 from companion_run import GROUP, GROUPS, PER_STEP, STEPS
 from evaluated_study import responses
 from sample_predictions import doubtful_predictions
-
-
-@pytest.fixture(scope="module")
-def sound(tmp_path_factory) -> Study:
-    """A study that keeps the protocol."""
-    return sound_study(tmp_path_factory.mktemp("sound"))
-
 
 # Tables
 

@@ -8,18 +8,12 @@ import numpy as np
 import pytest
 
 import started
-from checked_study import COMPANIONS, Study, main_predictions, sound_study, sweep_predictions
+from checked_study import COMPANIONS, Study, main_predictions, sweep_predictions
 from cocal.cli import main
 from cocal.features.store import create_features
 from cocal.store import write_frame
 from cocal_study.store.contracts import PREDICTIONS
 from companion_run import GROUP, HIDDEN, SETTINGS, small_run
-
-
-@pytest.fixture(scope="module")
-def sound(tmp_path_factory) -> Study:
-    """A study that keeps the protocol."""
-    return sound_study(tmp_path_factory.mktemp("sound"))
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from argparse import ArgumentParser
 from importlib import import_module
 
-import started
 from cocal.commands import flags
 from cocal.commands.catalogue import commands_with, work_of
 
@@ -20,27 +19,3 @@ def test_a_flag_of_pairs_is_given_several_times_and_its_values_are_json_or_words
     given = parser.parse_args(["--value", "thinking=true", "--value", "mode=so=2", "--value", "depth=3"]).value
     assert dict(given) == {"thinking": True, "mode": "so=2", "depth": 3}
     assert parser.parse_args([]).value == []
-
-
-def test_help_loads_nothing_heavy():
-    code = (
-        "import argparse, sys; from cocal.commands.catalogue import commands_with\n"
-        "for command in commands_with(None).values():\n"
-        "    callable(command.flags) or command.add_to(argparse.ArgumentParser())\n"
-        "print(*{'numpy', 'pandas', 'pydantic', 'torch', 'yaml'} & {*sys.modules})"
-    )
-    done = started.python(code)
-    assert (done.returncode, done.stdout.split()) == (0, [])
-
-
-def test_a_command_for_an_own_policy_loads_nothing_of_a_study():
-    """Not even the flags of the study's commands."""
-    code = "import sys; from cocal.cli import main; main(['score', '--help'])"
-    listed = "import atexit, sys; atexit.register(lambda: print(*sys.modules)); " + code
-    loaded = {*started.python(listed).stdout.splitlines()[-1].split()}
-    assert "cocal.commands.catalogue.own" in loaded
-    assert not loaded & {
-        "cocal_study.commands.catalogue.whole",
-        "cocal_study.commands.catalogue.stages",
-        "cocal_study.exhibits",
-    }

@@ -241,7 +241,6 @@ REFUSALS = [
     ),
     (SCORE, None, ["--field", "response=nothing"], "there is no such field for --field response=nothing"),
     (SCORE, lambda lines: [], [], "the file is empty; give a file with a JSON object in every line"),
-    (FIT, lambda lines: changed(lines, response_ids=[3, 99999]), [], f"line 3: {UNKNOWN}"),
     (FIT, lambda lines: [line | {"correct": True} for line in lines], [], "line 1: all 60 responses are correct"),
     (FIT, lambda lines: lines[::4], ["--target", "group"], "but the group target needs several"),
     (FIT, None, ["--layer", "9"], "the model has blocks 0 to 1"),

@@ -76,7 +76,6 @@ def _facts_alone(content):
     [
         (lambda c: c.update(compnion={}), ["compnion: unknown key; did you mean 'companion'?"]),
         (lambda c: c["policy"].update(learning_rat=1), ["policy.learning_rat: unknown key", "'learning_rate'"]),
-        (lambda c: c["policy"].update(stages=[20, 10, 60]), ["policy", "stages must rise"]),
         (lambda c: c["policy"].update(stages=[40, 80]), ["policy", "stages must rise and end with steps = 120"]),
         (lambda c: c["policy"].update(algorithms=["rlcr"]), ["policy.algorithms lacks grpo"]),
         (lambda c: c["policy"].update(dataset="syn-amc23"), ["policy.dataset", "role: training"]),

@@ -171,7 +171,6 @@ def test_a_broken_package_is_named(install, modules, message):
     [
         ('method="cion", score="fair.coin:estimate"', r"fair\.coin: the rival 'toss' scores responses of 'cion', no"),
         ('method="coin"', "the rival 'toss' needs one of score, learn and reader"),
-        ('method="coin", score="a:b", learn="a:c"', "the rival 'toss' needs one of score, learn and reader"),
         ('method="coin", score="a:b", columns=("logprob",)', "responses have no column 'logprob'; they have dataset, "),
         ('method="coin", score="a:b", columns=("exact_match",)', "the rival 'toss' may not read 'exact_match' of the"),
         ('method="coin", score="a:b", columns=("best_entropy",)', "'toss' reads 'best_entropy', which rollouts do not"),

@@ -1,7 +1,5 @@
 """The paper study trains the rivals as the table of the protocol says that their authors do."""
 
-import re
-
 import pytest
 import yaml
 
@@ -41,23 +39,6 @@ def test_what_differs_from_the_authors_has_a_reason_and_nothing_else_has(rows):
         assert (value(row["authors"]) != value(row["here"])) == bool(row["why"]), row
         if row["key"] == "loss":
             assert SAME_MEANING[value(row["authors"])] == value(row["here"])
-
-
-def test_every_line_of_a_rivals_own_settings_is_a_row_with_the_same_source(rows, paper, repository):
-    text = (repository / "config/paper.yaml").read_text(encoding="utf-8").partition("  own:\n")[2].partition("\n\n")[0]
-    by_key = {(row["algorithm"], row["key"]): row for row in rows}
-    own, cited = {}, {}
-    for line in text.splitlines():
-        if found := re.match(r"    (\w+):$", line):
-            algorithm = found[1]
-        elif found := re.match(r"      (\w+): (\S+)  # ([\w.-]+:\d+)", line):
-            own[algorithm, found[1]], cited[algorithm, found[1]] = yaml.safe_load(found[2]), found[3]
-    written = {(name, key) for name, settings in paper.own.items() for key in settings.model_dump(exclude_none=True)}
-    assert own.keys() == written, "each on a line of its own, with its source"
-    for place, source in cited.items():
-        assert by_key[place]["where"].startswith(source)
-        assert own[place] == value(by_key[place]["here"])
-    assert {row["algorithm"] for row in rows} == {"grpo", "rlcr", "dcpo"}
 
 
 def test_each_setting_of_the_update_is_in_the_table_for_both_rivals(rows, paper):

@@ -84,7 +84,6 @@ def test_neither_the_order_of_the_rows_nor_other_methods_matter():
     ("dimensions", "kinds"),
     [
         (["source_step"], [{"source_step": 2}, {"source_step": 5}, {"source_step": 20}]),
-        (["validation_step"], [{"validation_step": 2}, {"validation_step": 20}]),
         (
             ["layer", "pooling"],
             [{"layer": 0, "pooling": "last"}, {"layer": 0, "pooling": "mean"}, {"layer": 2, "pooling": "last"}],

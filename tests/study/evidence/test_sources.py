@@ -135,7 +135,6 @@ def small_files() -> dict:
         (quantity("cocal-binary", "ece", comparison="budgets", learnt_from=5), "no comparison of this kind"),
         (quantity("rlcr", "ece", step=40), "does not evaluate RLCR there"),
         (quantity("rlcr", "ece", dataset="AMC24"), "no set of the study stands for AMC24"),
-        (quantity("p-true", "extreme_share", dataset="AMC24"), "AMC24"),
         (quantity("cocal-binary", "error_share", comparison="sweep", learnt_from=10), "no companions"),
         (quantity("cocal-binary", "post_seconds", dataset="AIME24"), "AIME24"),
         (quantity("cocal-binary", "training_seconds"), "not measured"),

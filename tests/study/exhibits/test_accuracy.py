@@ -1,7 +1,5 @@
 """The tables of accuracy and confidence quality: marks, layout, captions, and values that rest on too little."""
 
-import re
-
 import pytest
 
 from cocal.metrics.settings import MetricSettings
@@ -31,21 +29,6 @@ def test_ties_are_decided_on_the_rounded_values_and_undefined_ones_are_never_ran
     assert marks(shown, "lower") == ["best", "best", "second", "second"]
     assert marks(["–", "0.700", "0.900"], "higher") == [None, "second", "best"]
     assert marks(["–", "–"], "lower") == [None, None]
-
-
-def test_print_has_two_blocks_with_the_macro_average_last_and_the_page_begins_with_it(cube):
-    """Words and values of the paper study's are in golden/main.txt (test_words)."""
-    shown = grid_of(cube, layout(*DATASETS))
-    text = latex(shown)
-    sets = ["MATH500", "AIME24", "AIME25", "AMC23", "AMC24"]
-    assert re.findall(r"\\multicolumn\{4\}\{c\}\{(.+?)\}", text) == [*sets, "Macro Average"]
-    assert text.count(r"\begin{tabular}{l*{12}{c}}") == 2
-    first = text.split(r"\end{tabular}")[0]
-    assert first.count(r"\midrule") == 3  # below the head, and between the groups of the methods chosen
-    assert r"\textbf{CoCal (binary)} & " in first
-    heads = re.findall(r'<th colspan="4">(.+?)</th>', page(shown))
-    assert heads == ["Macro Average", *sets] * 2, "values, then shares"
-    assert r"Tiny policies of 0.4 M parameters \& synthetic questions." in text
 
 
 def doubted(**floors: float):

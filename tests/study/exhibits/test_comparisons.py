@@ -318,8 +318,6 @@ def test_the_command_compares_over_replicates(tmp_path, capsys):
         (["cocal-binary", "x.parquet"], "'x.parquet' is no method"),
         (["cocal-binary", "length", "--results", "nowhere"], "run the study first"),
         (["cocal-binary", "length", "--replicates", "nowhere"], "gather some with `cocal spread`"),
-        (["cocal-binary", "nonsense"], "'nonsense' is no method"),
-        (["cocal-binary", "rlcr", "--results", "nowhere"], "run the study first"),
     ],
 )
 def test_what_cannot_be_compared_is_refused(words, message, capsys):

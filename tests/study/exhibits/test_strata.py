@@ -75,10 +75,3 @@ def test_numbers_are_means_over_seeds(numbers):
     first, second = (0.15 + 0.55) / 2, (0.2 + 0.6) / 2
     assert value["level-1", "cocal-binary", "ece"] == pytest.approx((first + second) / 2)
     assert pd.isna(value["level-1", "cocal-binary", "auroc"]), "level 1 has no wrong answer"
-
-
-def test_the_page_says_where_training_cuts(numbers):
-    grid = strata.grid(numbers.reset_index(), LAYOUT)
-    heads = [list(dict.fromkeys(block.heads[0])) for block in grid.blocks]
-    assert heads == [["Level 1 (2)", "Level 3 (4)"], ["Up to 20 tokens (4)", "Longer (3)"]]
-    assert "cuts responses after 20 tokens" in grid.caption

@@ -76,16 +76,12 @@ def scripted(micro_policy, tmp_path):
 @pytest.mark.parametrize(
     ("reply", "verdict"),
     [
-        ("certain", True),
         ("Certain.", True),
         (' "UNCERTAIN"\n', False),
         ("“**certain**”", True),
         ("", None),
         ("not certain", None),
-        ("certain or uncertain", None),
-        ("uncertainty", None),
         ("certain\nExplanation: ...", None),
-        ("确定", None),
     ],
 )
 def test_one_word_is_a_verdict_and_nothing_else(reply, verdict):

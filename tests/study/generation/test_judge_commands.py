@@ -164,7 +164,6 @@ def test_mathematics_does_not_look_at_the_judge(command, tmp_path):
             "judge.prompts: /nowhere cannot be",
         ),
         ({"kind": "llm", "checkpoint": "/nowhere"}, "judge.checkpoint: /nowhere holds no .safetensors"),
-        ({"kind": "lmm"}, "--judge"),
     ],
 )
 def test_a_wrong_judge_is_refused_before_anything_is_sampled(command, capsys, monkeypatch, settings, message):

@@ -17,7 +17,6 @@ from evaluated_study import (
     SEEDS,
     SHARED,
     STEP,
-    EvaluatedStudy,
     command,
     load_experiences,
     write_companions,
@@ -25,12 +24,6 @@ from evaluated_study import (
     write_responses,
 )
 from sample_predictions import OURS
-
-
-@pytest.fixture
-def study(tmp_path):
-    """Responses that a test may change before they are written."""
-    return EvaluatedStudy(tmp_path)
 
 
 def states_of(study, layer=1, poolings=("last", "mean"), states=None, ids=None):
@@ -162,19 +155,6 @@ def test_the_command_writes_all_methods_reproducibly(study, tmp_path):
     assert len(table) == QUESTIONS * SAMPLES * (4 + 5 * len(SEEDS))
     assert set(table.loc[table["seed"] >= 0, "source_step"]) == {STEP}
     assert outputs[0].read_bytes() == outputs[1].read_bytes()
-
-
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (["--responses", "verbal"], "--responses: 'verbal' is not KIND=VALUE"),
-        (["--responses", "verbal=a", "verbal=b"], "--responses: 2 values of verbal; give one"),
-        (["--companions", "fresh=a"], "--companions.fresh.[key]: Input should be 'rollouts', 'resampled'"),
-    ],
-)
-def test_the_command_names_a_bad_flag(tmp_path, capsys, flags, message):
-    assert main(command(tmp_path, tmp_path / "x.parquet", *flags)) == 2
-    assert message in capsys.readouterr().err
 
 
 @pytest.mark.slow

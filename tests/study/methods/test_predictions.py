@@ -12,15 +12,8 @@ from cocal_study.generation.responses import p_true
 from cocal_study.methods import token_probability
 from cocal_study.methods.base.predictions import check_shared_responses
 from cocal_study.methods.self_consistency import self_consistency
-from evaluated_study import POOL, QUESTIONS, SAMPLES, SHARED, EvaluatedStudy
+from evaluated_study import POOL, QUESTIONS, SAMPLES, SHARED
 from sample_predictions import OURS
-
-
-@pytest.fixture
-def study(tmp_path):
-    """Responses that a test may change before they are written."""
-    return EvaluatedStudy(tmp_path)
-
 
 # Equations of appendix B.1
 

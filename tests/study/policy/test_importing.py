@@ -105,7 +105,6 @@ def test_groups_are_gathered_wherever_their_responses_lie(tmp_path, run, rollout
             "response token 0 is 999999, outside the model's vocabulary",
         ),
         ({"rollout_log_probs": [0.0]}, "sample 3: field 'rollout_log_probs' has 1 values"),
-        ({"loss_mask": [0, 1, 1] * 9}, "sample 3: field 'loss_mask' has 27 values for"),
         ({"group_index": 1}, "sample 0: its group has 3 responses, but policy.responses_per_question is 4"),
         ({"metadata": {"question_id": "nowhere-1"}}, "sample 3: question 'nowhere-1' is not in the question set"),
         ({"prompt": "Say hello."}, "sample 3: its prompt holds no question of the question set: 'Say hello.'"),

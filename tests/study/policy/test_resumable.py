@@ -145,10 +145,8 @@ def test_the_newest_complete_checkpoint_is_resumed(checkpoints):
 DAMAGES = {
     "without its mark": lambda folder: (folder / PROVENANCE).unlink(),
     "with a mark that names nothing": lambda folder: (folder / PROVENANCE).write_text("{}"),
-    "with a mark of another kind": lambda folder: (folder / PROVENANCE).write_text("[1]"),
     "with a flipped bit": lambda folder: (folder / "weights").write_bytes(b"0123456780"),
     "without a file": lambda folder: (folder / "weights").unlink(),
-    "without a folder": lambda folder: shutil.rmtree(folder / "part"),
     "with a file that is cut off": lambda folder: (folder / "part" / "state").write_bytes(b"01"),
     "with a file in the place of a folder": lambda folder: (shutil.rmtree(folder / "part"), (folder / "part").touch()),
 }

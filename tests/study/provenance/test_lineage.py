@@ -47,12 +47,6 @@ def test_a_product_names_its_parents_and_their_digests(family):
     assert inherited(left, "backbone", "algorithm") == {"backbone": "tiny"}
 
 
-def test_a_trace_visits_each_ancestor_once_with_its_distance(family):
-    child, left, right, first = family
-    found = [(distance, str(product.path)) for distance, product in trace(child)]
-    assert found == [(0, child), (1, left), (2, first), (1, right)]
-
-
 def test_the_lineage_of_a_study_that_was_moved_still_holds(family, tmp_path, monkeypatch):
     shutil.move(tmp_path / "results", tmp_path / "studies/mine/results")
     monkeypatch.chdir(tmp_path / "studies")
