@@ -141,10 +141,9 @@ def pairs(name: str, explanation: str, example: str, read: Callable[[str], Any] 
 
     def parse(word: str) -> tuple[str, Any]:
         left, _, right = word.partition("=")
-        return left, right and read(right)
+        return left if right else "", read(right)
 
-    form = f"{name.partition(' ')[2]}, such as {example}"
-    kind = checked(parse, lambda pair: "" not in pair, form)
+    kind = checked(parse, lambda pair: bool(pair[0]), f"{name.partition(' ')[2]}, such as {example}")
     return flag(name, f"{explanation}; give the flag once for each", default=[], action="append", type=kind)
 
 

@@ -27,7 +27,7 @@ def claim(
     """
     checkpoint = Checkpoint.find(options.model, options.revision, options.adapter)
     if about is not None:
-        about.check_model(checkpoint.facts)
+        about.check_model(checkpoint.architecture)
         about.warn_of_other(checkpoint.facts)
     depends_on |= {"inputs": file_states(inputs), "model": checkpoint.identity(), "precision": options.precision}
     folder = options.output.with_name(f".{options.output.name}.{options.command}")

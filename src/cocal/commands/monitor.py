@@ -41,7 +41,7 @@ def run_monitor(options: argparse.Namespace) -> None:
     fix_threads(alone=True)
     companion = Companion.from_pretrained(options.companion)
     about, checkpoint = companion.about, Checkpoint.find(options.model, options.revision)
-    about.check_model(checkpoint.facts)
+    about.check_model(checkpoint.architecture)
     policy = checkpoint.load(options.precision)
     companion, experience = _new(options, companion, policy)
     rows, step = experience.rows, checkpoint.step

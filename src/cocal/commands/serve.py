@@ -18,7 +18,7 @@ def run_serve(options: argparse.Namespace) -> None:
     _, about, _ = saved.read(options.companion)
     served.of(about)
     checkpoint = Checkpoint.find(options.model, options.revision)
-    about.check_model(checkpoint.facts)
+    about.check_model(checkpoint.architecture)
     about.warn_of_other(checkpoint.facts)
     check_vllm()
     print(f"Companion {options.companion} of {checkpoint.name}\n\n{about.summary()}", flush=True)

@@ -71,11 +71,16 @@ class Checkpoint:
         return "bfloat16" if quick else "float32"
 
     @cached_property
+    def architecture(self) -> BaseModelFacts:
+        """The facts that `About.check_model` compares, for which no file of weights is read."""
+        architecture = BaseModelFacts.of(read_config(self.folder), self.name)
+        return architecture.model_copy(update={"tokenizer": self.tokenizer})
+
+    @cached_property
     def facts(self) -> BaseModelFacts:
         """The facts that a saved companion states of its model, for which no weights are loaded."""
-        facts = BaseModelFacts.of(read_config(self.folder), self.name)
-        told = {"revision": self.revision, "step": self.step, "adapter": self._adapter_digest}
-        return facts.model_copy(update=told | {"weights": self.weights, "tokenizer": self.tokenizer})
+        told = {"revision": self.revision, "step": self.step, "adapter": self._adapter_digest, "weights": self.weights}
+        return self.architecture.model_copy(update=told)
 
     @cached_property
     def weights(self) -> str | None:

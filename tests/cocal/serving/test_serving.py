@@ -82,7 +82,7 @@ def test_a_companion_of_another_model_is_refused_with_the_remedy(own, tmp_path, 
 
 def test_a_companion_of_another_block_or_width_is_refused(own):
     about = Companion.from_pretrained(own.companion).about
-    facts = Checkpoint.find(str(own.checkpoint)).facts
+    facts = Checkpoint.find(str(own.checkpoint)).architecture
     about.check_model(facts)
     for change, message in (
         ({"layer": 2}, "reads block 2, but the model has blocks 0 to 1"),

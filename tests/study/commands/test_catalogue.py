@@ -16,6 +16,8 @@ def test_each_command_has_its_function():
 def test_a_flag_of_pairs_is_given_several_times_and_its_values_are_json_or_words():
     parser = ArgumentParser()
     flags.pairs("--value NAME=VALUE", "a value", "thinking=true", flags.json_or_text).add_to(parser)
-    given = parser.parse_args(["--value", "thinking=true", "--value", "mode=so=2", "--value", "depth=3"]).value
-    assert dict(given) == {"thinking": True, "mode": "so=2", "depth": 3}
+    given = parser.parse_args(
+        ["--value", "thinking=true", "--value", "mode=so=2", "--value", "depth=3", "--value", 'end=""']
+    ).value
+    assert dict(given) == {"thinking": True, "mode": "so=2", "depth": 3, "end": ""}
     assert parser.parse_args([]).value == []
