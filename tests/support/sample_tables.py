@@ -70,6 +70,7 @@ def latency(**changes) -> Latency:
         "generation_questions": 500,
         "generation_seconds": 0.372,
         "pool": 10,
+        "pool_questions": 500,
         "pool_seconds": 3.225,
         "predictions": 1000,
         "prediction_ms": 0.199,

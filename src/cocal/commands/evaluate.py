@@ -32,7 +32,7 @@ def _card(name: str, scored: Scored) -> HeldOut | None:
 def run_evaluate(options: argparse.Namespace) -> None:
     """Measure, write the report, and say the main numbers."""
     reading = Reading(fields=dict(options.field), correct_above=options.correct_above)
-    scored = read(options.input, reading, options.name)
+    scored = read(options.input, reading, options.name, options.beside)
     card = None if options.companion is None else _card(options.companion, scored)
     settings = MetricSettings(resamples=options.resamples)
     numbers, beside = report(scored, options.output, settings, card)

@@ -2,6 +2,7 @@
 
 import base64
 import io
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from html import escape
 from importlib.resources import files
@@ -50,8 +51,9 @@ NAMES = {
 """The metrics of the page, with their titles and what they mean."""
 COVERAGES = np.arange(5, 101) / 100
 """Coverages that are drawn; smaller ones rest on a few responses."""
-OWN = "itself after recalibration"
-"""Name of the confidence itself where it is fitted to the labels as the baselines are."""
+AFTER = " after recalibration"
+"""What names a confidence that is fitted to the labels as the baselines are."""
+OWN = f"itself{AFTER}"
 _FITTED = "Beside what others reach by logistic regressions on the same labels, out of fold."
 _UNFITTED = (
     "No other confidence was fitted to these labels: that takes right and wrong responses, three questions, and a text "
@@ -60,35 +62,41 @@ _UNFITTED = (
 _COLOUR = "#2c6fad"
 
 
-def read(source: Path, reading: Reading, name: str = "confidence") -> Scored:
-    """Read confidences and labels. A ContractError names file and row where a label is missing or a confidence is not
-    from 0 to 1, and the file where no row has a confidence."""
-    scored = read_scored(source, reading, ["label"], name=name, answers=True, answer=BOXED)
-    if np.isnan(scored.confidence).all():
-        raise ContractError(f"{source}: no response has a valid confidence in {name!r}; there is nothing to evaluate")
+def read(source: Path, reading: Reading, name: str = "confidence", others: Sequence[str] = ()) -> Scored:
+    """Read confidences, those of other fields to compare with, and labels. A ContractError names file and row where a
+    label is missing or a confidence is not from 0 to 1, and the file where no row has a confidence."""
+    scored = read_scored(source, reading, ["label"], name=name, others=others, answers=True, answer=BOXED)
+    if np.isnan([scored.confidence, *scored.others.values()]).any(axis=0).all():
+        fields = " and in ".join(map(repr, [name, *others]))
+        raise ContractError(f"{source}: no response has a valid confidence in {fields}; there is nothing to evaluate")
     if len(scored.names) < LEAST_QUESTIONS:
         scored = replace(scored, notes=(*scored.notes, f"fewer than {LEAST_QUESTIONS} questions give no interval"))
     return scored
 
 
 def beside(scored: Scored, numbers: pd.DataFrame, card: HeldOut | None, settings: MetricSettings) -> list[str]:
-    """The lines of a table of the confidences, whose numbers are known, of those on the companion's card, and of
-    `baselines` that are fitted to the same labels, out of fold, and sentences about which is better. A second table is
-    of the responses that ended, where it is known which were cut. Responses without a confidence have no part."""
-    valid = ~np.isnan(scored.confidence)
+    """The lines of a table of the confidences, whose numbers are known, of those of other fields, of those on the
+    companion's card, and of `baselines` that are fitted to the same labels, out of fold, and sentences about which is
+    better. A second table is of the responses that ended, where it is known which were cut. Responses that lack one of
+    the confidences have no part."""
+    valid = ~np.isnan([scored.confidence, *scored.others.values()]).any(axis=0)
     questions, correct = np.array(scored.names, dtype=object)[scored.question][valid], scored.correct[valid]
     length, cut, tokens = (
         None if column is None else column[valid] for column in (scored.length, scored.cut, scored.tokens)
     )
-    others, confidence = {}, scored.confidence[valid]
+    confidence, given = scored.confidence[valid], {name: other[valid] for name, other in scored.others.items()}
+    fitted: dict[str, np.ndarray] = {}
     if length is not None and len({*questions}) >= LEAST_FOLDS and 0 < correct.mean() < 1:
         agreed = agreement(
             questions.tolist(), [answer for answer, known in zip(scored.answers, valid, strict=True) if known]
         )
-        fold, within = folds_of(questions.tolist(), settings.seed), np.clip(confidence, 1e-6, 1 - 1e-6)
-        others = {OWN: recalibrated(np.log(within / (1 - within))[:, None], correct, fold)}
-        others |= baselines(correct, fold, cut, length + 1, tokens, agreed)
-    parts, lines = {"all of these": np.ones(len(correct), dtype=bool)}, [_FITTED if others else _UNFITTED, ""]
+        fold = folds_of(questions.tolist(), settings.seed)
+        for name, value in {OWN: confidence, **{f"{name}{AFTER}": value for name, value in given.items()}}.items():
+            within = np.clip(value, 1e-6, 1 - 1e-6)
+            fitted[name] = recalibrated(np.log(within / (1 - within))[:, None], correct, fold)
+        fitted |= baselines(correct, fold, cut, length + 1, tokens, agreed)
+    others = given | fitted
+    parts, lines = {"all of these": np.ones(len(correct), dtype=bool)}, [_FITTED if fitted else _UNFITTED, ""]
     if cut is not None and cut.any() and not cut.all():
         parts["those that ended"] = ~cut
     for name, part in parts.items():
@@ -99,9 +107,20 @@ def beside(scored: Scored, numbers: pd.DataFrame, card: HeldOut | None, settings
         lines += [f"{name.capitalize()}, {part.sum():,}:", "", *quality.table(more, own="confidence")[2:], ""]
         if standing := quality.standing("confidence"):
             lines += [f"On {name} {standing}.", ""]
+        for title in given:
+            lines += [_difference(title, kept[title], *own[1:], quality.others[title]), ""]
         if quality.like_a_constant:
             lines += [f"On {name} the confidence is no better than a constant.", ""]
     return lines[:-1]
+
+
+def _difference(
+    name: str, other: np.ndarray, confidence: np.ndarray, correct: np.ndarray, found: Mapping[str, float | None]
+) -> str:
+    less = np.square(other - correct).mean() - np.square(confidence - correct).mean()
+    lower, upper = found.get("lower"), found.get("upper")
+    within = "" if lower is None or upper is None else f" ({lower:+.4f} to {upper:+.4f})"
+    return f"Brier score of {name} less the confidence's: {less:+.4f}{within}."
 
 
 def report(

@@ -23,7 +23,7 @@ from cocal.rollouts.format import Reading
 from cocal.rollouts.labels import check_bound, correctness
 from cocal.rollouts.lines import FIELDS, NEEDED, Fields
 from cocal.rollouts.questions import contradictions, copies, same_question
-from cocal.rollouts.sample import doubtful
+from cocal.rollouts.sample import Sample, doubtful
 from cocal.settings.base import Count, Model, Share
 from cocal.store import atomic_path
 from cocal.store.rows import entries, extended, listed, normalised, with_fields
@@ -47,6 +47,7 @@ class Scored:
         length: float64 (n,), tokens of each response where `cocal score` wrote them (`confidence_response`), or else
             its characters; None where the file has neither of all that have a confidence.
         cut, tokens: bool (n,) and float64 (n, 3), as it wrote them; None where it knew them not of all of these.
+        others: float64 (n,) each, further confidences by their fields, NaN where there is none.
         answers: Answer of each response; None for a response without one.
         learnt: Number of responses to prompts that the companion has learnt from.
         companions: What the lines say of the companions that gave the confidences.
@@ -63,6 +64,7 @@ class Scored:
     length: np.ndarray | None
     cut: np.ndarray | None
     tokens: np.ndarray | None
+    others: Mapping[str, np.ndarray]
     answers: list[str | None]
     learnt: int
     companions: frozenset[str]
@@ -88,6 +90,7 @@ def read_scored(
     added: Sequence[str] = (),
     *,
     name: str = "confidence",
+    others: Sequence[str] = (),
     answers: bool = False,
     answer: str | None = None,
 ) -> Scored:
@@ -99,7 +102,7 @@ def read_scored(
         reading: Names of its fields, and the bound of rewards.
         needs: What every line must have: `label`, `question`. Lines that name no question count as one each.
         added: Fields that somebody adds later, which the lines must not have yet.
-        name: Field of the confidence; null means that there is no valid one.
+        name, others: Field of the confidence, and of further ones; null means that there is no valid one.
         answers: Whether answers are read; otherwise no response has one.
         answer: Field of the answer, or `BOXED`; by default `ANSWER`, or `BOXED` where there is no such field.
     """
@@ -122,9 +125,10 @@ def read_scored(
                 f"{where}: nothing tells which question was answered; give a question_id or a prompt, or name the "
                 "field (--field question_id=FIELD)"
             )
-        if name not in entry:
+        if missing := [field for field in (name, *others) if field not in entry]:
+            flag = "--name" if missing[0] == name else "--beside"
             raise ContractError(
-                f"{where}: there is no field {name!r}; add it by `cocal score`, or name another (--name)"
+                f"{where}: there is no field {missing[0]!r}; add it by `cocal score`, or name another ({flag})"
             )
         sample = fields.part(entry, where, *read)
         if labelled and sample.label is None:
@@ -134,15 +138,15 @@ def read_scored(
         questions.append(question)
         beside.append(_told(entry, fields, where, name + RESPONSE))
         given = sample.answer if named else extract_answer(beside[-1][0] or "") if answers else None
-        learnt = entry.get(name + LEARNT_FROM) is True
-        rows.append((sample.confidence, sample.label, given, learnt, entry.get(name + BY), sample.doubt, hash(line)))
+        more = [Sample.read(where, {"confidence": field}, confidence=entry[field]).confidence for field in others]
+        told = entry.get(name + LEARNT_FROM) is True, entry.get(name + BY)
+        rows.append(([sample.confidence, *more], sample.label, given, *told, sample.doubt, hash(line)))
     _check_labels(unlabelled, len(rows))
-    confidence, labels, given_answers, learnt, by, doubts, whole = zip(*rows, strict=True)
-    unread = tuple(field for field in fields.unknown if not field.startswith(f"{name}_"))
+    confidences, labels, given_answers, learnt, by, doubts, whole = zip(*rows, strict=True)
+    unread = tuple(field for field in fields.unknown if not field.startswith(f"{name}_") and field not in others)
     notes, correct, unanswered = [f"fields: {replace(fields, unknown=unread)}"], None, None
-    from_where = f"the field {answer!r}" if answer != BOXED else "the last box of each response"
-    if answer == BOXED and "response" not in fields.taken:
-        from_where = "no field is read as the response"
+    boxed = "the last box of each response" if "response" in fields.taken else "no field is read as the response"
+    from_where = boxed if answer == BOXED else f"the field {answer!r}"
     notes += [f"answers: {from_where}"] * answers
     if all(text is None for text in given_answers):
         unanswered = (
@@ -157,7 +161,7 @@ def read_scored(
     companions = sorted({*map(str, filter(None, by))})
     notes += [f"confidences: by the companion {listed(companions)}"] * bool(companions)
     copies(whole, wheres.__getitem__, "the whole line")  # a few may well be equal responses
-    confidence = np.array(confidence, dtype=np.float64)
+    confidence, *more = np.array(confidences, dtype=np.float64).T
     absent = np.isnan(confidence)
     notes += [f"confidences: {absent.sum():,} of {len(confidence):,} are null"] * bool(absent.any())
     return Scored(
@@ -167,6 +171,7 @@ def read_scored(
         confidence,
         correct,
         **_columns(beside, absent),
+        others=dict(zip(others, more, strict=True)),
         answers=[*given_answers],
         learnt=sum(learnt),
         companions=frozenset(companions),

@@ -161,6 +161,9 @@ class TimingSettings(Model):
     """Number of questions of each mathematical set whose time to confidence is measured, one after another."""
     concurrent: Count = 64
     """Largest number of responses that are generated together."""
+    pool_questions: Count | None = None
+    """Number of questions whose whole pools of responses are timed (SelfConsis), evenly spaced in the largest set; by
+    default all of that set, as in the paper."""
     predictions: Count = 1000
     """Number of timed companion predictions, each for one response."""
     seed: int = 42

@@ -101,6 +101,8 @@ def _caption(layout: Layout, costs: Mapping[str, Any]) -> str:
     fitted = counted(fit.items, "companion")
     if postcal_fit.items != fit.items:
         fitted += f" of CoCal and {counted(postcal_fit.items, 'companion')} of PostCal"
+    some = latency.pool_questions < latency.generation_questions
+    pool = f"{counted(latency.pool, 'response')} each" + f" to {latency.pool_questions} of them" * some
     work: dict[str, list[str]] = {}
     for kind, words in _WORK.items():
         work.setdefault(costs[kind].device, []).append(words)
@@ -112,7 +114,7 @@ def _caption(layout: Layout, costs: Mapping[str, Any]) -> str:
         f"Training: {counted(training.items, 'rollout step')} of the LLM, sampling of "
         f"{counted(sampling.items, 'response')}, and {fitted}, all fitted together.",
         f"Inference: the LLM on {counted(latency.generation_questions, f'{layout.generation_label} question')} in one "
-        f"batch, one response each, for SelfConsis {counted(latency.pool, 'response')} each; the companion, an MLP, "
+        f"batch, one response each, for SelfConsis {pool}; the companion, an MLP, "
         f"on one response at a time, {counted(latency.predictions, 'prediction')}.",
         f"Measured on {'; '.join(devices)}.",
         TIMES_DIFFER,

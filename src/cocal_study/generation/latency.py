@@ -146,10 +146,12 @@ def measure_latency(
             write_document(kept, {time.dataset: time.model_dump() for time in times}, {})
         progress.add(detail=f"{name}: confidence after {times[-1].pre_ms:.2f} ms and {times[-1].post_s:.3f} s")
     name, largest = max(sets.items(), key=lambda item: len(item[1].prompts))
-    prompts = largest.prompts
+    asked = len(largest.prompts)
+    pooled = min(timing.pool_questions or asked, asked)
 
-    def generate(samples: int) -> float:
-        """Seconds per prompt when all are submitted at once, after one batch of warm-up."""
+    def generate(samples: int, count: int) -> float:
+        """Seconds per prompt when so many of the set are submitted at once, after one batch of warm-up."""
+        prompts = [largest.prompts[row * asked // count] for row in range(count)]
         sampling = Sampling.of(settings, largest.max_response_length, samples)
         seeds = sampling_seeds(f"latency/{name}", settings.seed, len(prompts), samples)
         batch = -(-timing.concurrent // samples)
@@ -158,7 +160,8 @@ def measure_latency(
         logging.info("%s: %.2f ms per question with %d response(s) each", name, 1000 * spent, samples)
         return spent
 
-    features, generation_seconds, pool_seconds = post.example(), generate(1), generate(settings.pool)
+    features, generation_seconds = post.example(), generate(1, asked)
+    pool_seconds = generate(settings.pool, pooled)
 
     def predict() -> None:
         for _ in range(timing.predictions):
@@ -170,9 +173,10 @@ def measure_latency(
         questions=timing.samples,
         engine=generator.label,
         generation_dataset=name,
-        generation_questions=len(prompts),
+        generation_questions=asked,
         generation_seconds=generation_seconds,
         pool=settings.pool,
+        pool_questions=pooled,
         pool_seconds=pool_seconds,
         predictions=timing.predictions,
         prediction_ms=1000 * (_seconds(predict, post.device) / timing.predictions),

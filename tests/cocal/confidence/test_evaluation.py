@@ -1,5 +1,7 @@
 """`cocal evaluate`: the numbers of a report, and the lines that it refuses."""
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -123,6 +125,47 @@ def test_a_report_shows_what_others_reach_by_the_same_labels(tmp_path, capsys, r
         assert len(ended) == (known is not None and known[0] is not None)
         page = (tmp_path / "report/index.html").read_text(encoding="utf-8")
         assert all(f"| {name}" in page.replace("&#39;", "'") for name in expected)
+
+
+def test_other_confidences_stand_beside_it_with_paired_intervals(capsys, report):
+    """One that is better by construction, one that is not known of two responses, which then have no part. The interval
+    is that of the mean difference over resampled questions, by hand."""
+    draw = np.random.default_rng(12)
+    skill = draw.uniform(0.1, 0.9, 96)
+    correct = draw.random(96) < skill
+    confidence, near = np.full(96, 0.55), 0.5 + 0.4 * (skill - 0.5)
+    rows = [
+        {"question_id": k // 2, "confidence": c, "near": n, "far": 1 - n, "correct": bool(y)}
+        for k, (c, n, y) in enumerate(zip(confidence, near, correct, strict=True))
+    ]
+    rows[0]["far"] = rows[95]["far"] = None
+    assert report(*rows, flags=["--beside", "near", "far", "--resamples", "400"]) == 0
+    printed = capsys.readouterr().out
+    (table,) = tables(printed)
+    kept = slice(1, 95)
+    for name, other in (("confidence", confidence), ("near", near), ("far", 1 - near)):
+        assert table["Brier score"][name] == f"{compared(other[kept], correct[kept])['brier']:.3f}"
+    excess = (np.square(near - correct) - np.square(confidence - correct))[kept]
+    sums, sizes = (np.bincount(np.arange(96)[kept] // 2, weights) for weights in (excess, np.ones(94)))
+    picked = draw.integers(0, 48, (4000, 48))
+    low, high = np.quantile(sums[picked].sum(axis=1) / sizes[picked].sum(axis=1), (0.025, 0.975))
+    found = re.search(r"Brier score of near less the confidence's: (\S+) \((\S+) to (\S+)\)\.", printed)
+    value, lower, upper = (float(number) for number in found.groups())
+    assert value == pytest.approx(excess.mean(), abs=5e-5)
+    assert (lower, upper) == pytest.approx((low, high), abs=0.2 * (high - low))
+    assert "near after recalibration" not in printed  # without texts of responses, nothing is fitted
+    texts = [row | {"response": "a" * (3 + k % 5)} for k, row in enumerate(rows)]
+    assert report(*texts, flags=["--beside", "near"]) == 0
+    logit = np.log(near / (1 - near))[:, None]
+    fitted = recalibrated(logit, correct, folds_of([str(k // 2) for k in range(96)], 42))
+    (table,) = tables(capsys.readouterr().out)
+    assert table["Brier score"]["near after recalibration"] == f"{compared(fitted, correct)['brier']:.3f}"
+    assert report(*rows, flags=["--beside", "nearer"]) == 2
+    assert "line 1: there is no field 'nearer'; add it by `cocal score`, or name another (--beside)" in (
+        capsys.readouterr().err
+    )
+    assert report(*[row | {"far": None} for row in rows], flags=["--beside", "far"]) == 2
+    assert "no response has a valid confidence in 'confidence' and in 'far'" in capsys.readouterr().err
 
 
 def test_the_card_of_another_companion_is_refused(capsys, caplog, report, own):

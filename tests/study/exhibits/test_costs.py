@@ -6,7 +6,7 @@ from cocal_study.exhibits import cost
 from cocal_study.exhibits.typesetting.latex import latex
 from cocal_study.exhibits.typesetting.wording import LONG, SHORT, ratios, times
 from cocal_study.planning.costs import Cost
-from sample_tables import CPU, GPU, cost_layout, costs
+from sample_tables import CPU, GPU, cost_layout, costs, latency
 
 NOTHING = float("nan")
 
@@ -50,6 +50,11 @@ def test_passes_over_states_are_shown_apart():
     assert r"CoCal & 16.67 & -- & 0.750 & 15.10 & 0.372 & 0.199 \\" in text
     assert r"PostCal & 16.67 & 14.22 & 1.000 & 14.86 & 0.372 & 0.199 \\" in text
     assert r"SelfConsis & 16.67 & -- & -- & -- & 3.225 & -- \\" in text
+
+
+def test_how_many_questions_were_asked_for_pools_is_told():
+    assert "each to 40 of them; the companion" in cost_tex(costs(latency=latency(pool_questions=40)))
+    assert "each; the companion" in cost_tex(costs())
 
 
 def test_several_devices_are_told_apart():

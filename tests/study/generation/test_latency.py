@@ -129,6 +129,15 @@ def test_a_number_is_the_mean_without_the_warm_up(slow, routes):
     assert times.prediction_ms == pytest.approx(1000 * TICK / 10)
 
 
+def test_pools_of_some_questions_are_timed(slow, routes):
+    """Five of twelve questions, evenly spaced; the time of a question with one response stays that of all twelve."""
+    times = measure(slow, routes, pipeline=SlowEngine(slow.clock), pool_questions=5)
+    assert [len(prompts) for prompts, _, _ in slow.asked] == [4, 12, 2, 5]
+    assert slow.asked[-1][0] == [PROMPTS[row] for row in (0, 2, 4, 7, 9)]
+    assert (times.generation_questions, times.pool_questions) == (12, 5)
+    assert times.pool_seconds == pytest.approx(3 + TICK / 5)
+
+
 def test_whole_sets_are_not_timed_again(slow, routes, tmp_path):
     """A kill within the second set; what was measured before it is taken as it was."""
     kept, asked = tmp_path / "times.json", []

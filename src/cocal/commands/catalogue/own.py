@@ -232,6 +232,7 @@ _EVALUATE = (
     flags.OVERWRITE,
     flag("--companion COMPANION", "the companion that gave them, whose card is to stand beside the numbers"),
     *_SCORED,
+    flag("--beside FIELD", "fields of other confidences to compare with", nargs="+", default=[]),
     _RESAMPLES,
 )
 _MONITOR = (
