@@ -34,7 +34,7 @@ help:
 	@echo "make mutants     change the code that decides numbers, one place after another, and list the changes that no test"
 	@echo "                 notices (ROOM=metrics; half an hour and more a room; docs/mutants.md)"
 	@echo "make bench       set up .venv, run the benchmarks, with a GPU if there is one, and rewrite docs/benchmarks.md"
-	@echo "make gpu         set up .venv-gpu, with vLLM, try everything on one GPU, each step under ten minutes, and write"
+	@echo "make gpu         set up .venv-gpu, with vLLM, try everything on one GPU, each step under four minutes, and write"
 	@echo "                 docs/gpu.md"
 	@echo "make rehearsal   install SLURM on this machine (as root, from Debian packages) and run the rehearsal study;"
 	@echo "                 rehearsal-short runs one backbone up to its confidences"

@@ -151,7 +151,7 @@ def to_beat(gathered: pd.DataFrame) -> str:
         "DCPO": ("dcpo", "raw"),
         "RLCR": ("rlcr", "raw"),
     }
-    heads = f"Arithmetic, {number(_replicates(gathered))} seeds (±SD)", "AUROC", "within a question", "ECE"
+    heads = f"Arithmetic, {number(_replicates(gathered))} seeds (±SD)", "AUROC", "AUROC within questions", "ECE"
     rows = [heads, ("---",) * len(heads)]
     for name, key in named.items():
         one = found.loc[key]
@@ -377,7 +377,7 @@ def rule_of_words(refused: str) -> str:
     """How the words of the verdict come about, and which replicates take no part."""
     return filled(
         "* *Yes*: all intervals, unadjusted, support the claim (SelfConsis may lead by 0.02). *No*: one lies wholly "
-        f"against it. Else undecided; †: an interval excludes the paper's lead. {refused}.",
+        f"against it. Else undecided (†: any lead is smaller than the paper's). {refused}.",
         "  ",
     )
 
@@ -393,11 +393,11 @@ def stated(alone: pd.DataFrame, gathered: pd.DataFrame) -> str:
     for name in ("rlcr", "dcpo"):
         (one,), (many,) = (of[_rows(of, name, "auroc")].to_dict("records") for of in (alone, gathered))
         least, most = (f"{many[bound]:.3f}" for bound in ("least", "greatest"))
-        told.append(f"{METHODS[name].label} has {one['value']:.3f} ({least} to {most})")
+        told.append(f"{one['value']:.3f} ({least} to {most}) for {METHODS[name].label}")
     return filled(
-        "What RLCR and DCPO state tells little here. As AUROC on mathematics in the embedded study (in brackets: in "
-        f"{count} replicates) {' and '.join(told)}; on facts it tells nothing. Their conditions were changed after a "
-        "run in which both stated 1 throughout ([Decisions](decisions.md))."
+        "What RLCR and DCPO state ranks answers on mathematics with an AUROC, in the embedded study (in brackets: in "
+        f"{count} replicates), of {' and of '.join(told)}; on facts it tells nothing. Their conditions were changed "
+        "after a run in which both stated 1 throughout ([Decisions](decisions.md))."
     )
 
 
@@ -429,7 +429,7 @@ def what_holds(judged: pd.DataFrame) -> str:
         f"Claims that the paper's own numbers contradict: {contradicted or 'none'}.",
     )
     lines = [
-        f"Verdicts on the {len(families)} families of claims that restate one another:",
+        f"Verdicts on the {len(families)} families of claims that restate one another, without claims about costs:",
         "",
         of_numbers(
             ["verdict", "replicates together", "embedded study alone"],

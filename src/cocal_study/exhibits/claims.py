@@ -55,7 +55,7 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
             title="Which claims of the paper hold",
             chapter="Claims",
             position=1,
-            caption="Every claim of the paper that can be checked, judged by one predicate over the numbers that the "
+            caption="The claims of the paper, each judged by one predicate, if it says enough, over the numbers that the "
             "paper publishes, this study, its replicates and, where it was gathered, a study of a pre-trained "
             "language model (`config/laptop.yaml`); the page also gives every margin, the words of the paper, how "
             "they are read, and why a claim has no verdict.",
@@ -75,7 +75,7 @@ def grid(numbers: pd.DataFrame, layout: Layout, *, ledger: Sequence[Claim], **_:
     model = LANGUAGE_MODEL in families
     return Grid(
         title="Which claims of the paper hold",
-        caption=f"The {len(ledger)} claims of the paper that can be checked, {costs} of them about costs. The others "
+        caption=f"{len(ledger)} claims of the paper, {costs} of them about costs. The others "
         f"form {len(families)} families, within each of which claims restate one another. {layout.caption} Verdicts "
         f"of the families, by the replicates together: {summary(families[REPLICATES])}; by this study alone: "
         f"{summary(families[STUDY])}. In a mixed family some claims have other verdicts than others. {_SHORT} "
