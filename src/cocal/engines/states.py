@@ -24,6 +24,8 @@ BELOW = "cocal_below"
 """vLLM's `stop_reason` of a response that ended since its confidence fell below the threshold of its request, and the
 name of the threshold in the request's `kv_transfer_params`."""
 EVERY = "cocal_every"
+LARGEST = 2**31 - 1
+"""The largest number of tokens in what is asked."""
 _PROMPT = "cocal_prompt"
 
 
@@ -88,7 +90,10 @@ def asking(prompt: int = 0, every: int = 0, below: float | None = None) -> dict[
     return {"kv_transfer_params": {_PROMPT: prompt} | ({EVERY: every, BELOW: below} if every else {})}
 
 
-def asked(parameters: dict[str, Any] | None) -> int | None:
-    """The `prompt` of `asking`, from a request's `kv_transfer_params`; None if it is not to be read."""
-    prompt = (parameters or {}).get(_PROMPT)
-    return prompt if type(prompt) is int and prompt >= 0 else None
+def asked(parameters: dict[str, Any] | None) -> tuple[int, int, float | None] | None:
+    """The `prompt`, `every` and `below` of `asking`, from a request's `kv_transfer_params`, which a client may have
+    sent by a route of vLLM's own; None if it is not to be read."""
+    given = parameters or {}
+    prompt, every, below = given.get(_PROMPT), given.get(EVERY, 0), given.get(BELOW)
+    whole = all(type(count) is int and 0 <= count <= LARGEST for count in (prompt, every))
+    return (prompt, every, below) if whole and (below is None or type(below) in (int, float)) else None

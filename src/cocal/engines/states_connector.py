@@ -20,7 +20,7 @@ from vllm.distributed.kv_transfer.kv_connector.v1.base import (
 )
 from vllm.distributed.parallel_state import get_tensor_model_parallel_rank
 
-from cocal.engines.states import BELOW, COURSE, EVERY, STATES, asked
+from cocal.engines.states import BELOW, COURSE, STATES, asked
 from cocal.engines.states_sums import Computed, Sums
 
 
@@ -79,12 +79,12 @@ class StatesConnector(KVConnectorBase_V1, SupportsHMA):
 
     def on_new_request(self, request) -> None:
         """Follow a request that is to be read."""
-        prompt, length = asked(request.kv_transfer_params), request.num_prompt_tokens
-        if prompt is None or prompt >= length:
+        wishes, length = asked(request.kv_transfer_params), request.num_prompt_tokens
+        if wishes is None or wishes[0] >= length:
             return
+        prompt, every, _ = wishes
         self._found[request.request_id] = None
-        every = 0 if prompt else request.kv_transfer_params.get(EVERY, 0)
-        self._told.begun[request.request_id] = prompt or length, every
+        self._told.begun[request.request_id] = prompt or length, 0 if prompt else every
         if prompt:
             self._told.ended[request.request_id] = length
             request.skip_reading_prefix_cache = True

@@ -115,6 +115,12 @@ class Encoder:
         self._warn(samples, encoded, strict)
         return encoded
 
+    def forget(self) -> None:
+        """Let the next rows be the first: they come from somebody who has sent none before, maybe on another day."""
+        self._texts_end = False
+        if self.day is not None and self.day.date() != datetime.now().date():
+            self.day = None
+
     def _warn(self, samples: Sequence[Sample], encoded: Sequence[Encoded], strict: bool) -> None:
         """Name the first row of each kind that was hardly meant so; where `strict`, refuse kinds that most are of."""
         often = sum(map(_begins, samples, encoded)) > len(samples) / 2

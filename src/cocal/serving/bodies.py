@@ -79,8 +79,28 @@ def other_mode(body: Any, values: Mapping[str, Any], defaults: dict[str, Any] | 
     fitted = {**values, "add_generation_prompt": True}
     last = (getattr(body, "messages", None) or [{}])[-1]
     return (
-        {name: value for name, value in given.items() if value}
-        != {name: value for name, value in fitted.items() if value}
+        _told(given) != _told(fitted)
         or getattr(body, "chat_template", None) is not None
         or last.get("role") == "assistant"
     )
+
+
+def _told(values: Mapping[str, Any]) -> dict[str, tuple[type, Any]]:
+    """What a template is told by values: not that one is false or missing, but 0 and an empty text are not false to
+    each template."""
+    return {name: (type(value), value) for name, value in values.items() if value is not None and value is not False}
+
+
+def telling(body: Any) -> list[str]:
+    """The fields of vLLM's body that ask for what a withheld answer would say: for tokens of the prompt, or for such as
+    might have been drawn."""
+    others = "top_logprobs" if hasattr(body, "top_logprobs") else "logprobs"
+    asked = {name: getattr(body, name, None) for name in ("echo", "logprob_token_ids", others)}
+    return ["prompt_logprobs"] * (body.prompt_logprobs is not None) + [name for name, value in asked.items() if value]
+
+
+def steered(body: Any) -> bool:
+    """Whether vLLM's body says which tokens may be drawn. A client could force a sure end behind the model's words."""
+    form = getattr(body, "response_format", None)
+    names = ("logit_bias", "allowed_token_ids", "structured_outputs")
+    return any(getattr(body, name, None) for name in names) or (form is not None and form.type != "text")

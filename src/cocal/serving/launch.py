@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import entry_points
 from importlib.util import find_spec
+from typing import Any
 
 from cocal.companion.settings import Target
 from cocal.engines.states import FIRST_RUNNER, engine_settings
@@ -19,12 +20,17 @@ VERSION = "0.32."
 """The versions of vLLM whose interfaces these are; they are experimental, and another version may change them."""
 PLUGIN = "cocal"
 ENDPOINTS = "vllm.endpoint_plugins"
+CONNECTOR = "cocal.serving.connector:CompanionConnector"
 _REFUSED = {
     **dict.fromkeys(
-        ("--speculative-config", "-sc"),
+        ("--speculative-config", "-sc", "--spec-method", "--spec-model", "--spec-tokens"),
         "the states of all computed tokens are read, and a speculative method computes some that are thrown away",
     ),
-    "--kv-transfer-config": "the companion is a KV connector, and vLLM has one at a time",
+    **dict.fromkeys(
+        ("--kv-transfer-config", "--kv-offloading-size", "--kv-offloading-backend"),
+        "the companion is a KV connector, and vLLM has one at a time",
+    ),
+    "--config": "flags in a file would not be looked at; give them in the command",
     "--scheduler-cls": "the companion has a scheduler of its own",
     "--worker-cls": "the companion has a worker of its own",
     "--additional-config": "it names the companion's block, and vLLM has one",
@@ -69,8 +75,19 @@ def check_flags(flags: Sequence[str], withholds: bool) -> None:
     refused = _REFUSED | (_TELLING if withholds else {})
     for flag in flags:
         name = flag.partition("=")[0].partition(".")[0].replace("_", "-")
-        if reason := refused.get(name):
-            raise ConfigError(f"{flag}: this flag of vLLM cannot be given here: {reason}")
+        # vLLM takes a beginning for the whole flag
+        meant = [other for other in refused if other == name or (len(name) > 2 and other.startswith(name))]
+        if meant:
+            raise ConfigError(f"{flag}: this flag of vLLM cannot be given here: {refused[meant[0]]}")
+
+
+def check_engine(config: Any) -> None:
+    """Refuse by a ConfigError an engine whose settings (vLLM's `VllmConfig`) the companion does not fit after all."""
+    transfer = config.kv_transfer_config
+    if config.speculative_config is not None or transfer is None or transfer.kv_connector != CONNECTOR.split(":")[1]:
+        raise ConfigError(
+            "vLLM has another KV connector than the companion, or a speculative method; leave out what asks for it"
+        )
 
 
 def check_vllm() -> None:
@@ -103,7 +120,7 @@ def command(
     from torch import cuda
 
     given = {flag.partition("=")[0].replace("_", "-") for flag in flags}
-    settings = engine_settings([about.spec.layer], "cocal.serving.connector:CompanionConnector", **asdict(served))
+    settings = engine_settings([about.spec.layer], CONNECTOR, **asdict(served))
     own = {
         "--kv-transfer-config": json.dumps(settings["kv_transfer_config"]),
         "--additional-config": json.dumps(settings["additional_config"]),

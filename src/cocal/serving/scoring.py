@@ -28,6 +28,8 @@ UNSURE = "the confidence fell below the threshold of the request, which ended th
 OTHER_MODE = "the chat is in another mode of the template than those that the companion was fitted on"
 NO_ROOM = "prompt and response fill the context, and the state of the last token needs room for one more"
 NOT_FOLLOWED = "responses of beam search or of an adapter are not scored"
+REPEATED = "the response was ended since it repeated itself, so that it has no end of sequence"
+STEERED = "the request says which tokens may be drawn, so that the answer is not the model's own"
 FAILED = "the engine gave no confidence for this response; its log says why"
 
 
@@ -95,8 +97,8 @@ class Scorer:
         (reply,) = output.outputs
         if reply.finish_reason == "length" and reply.stop_reason == BELOW:
             return self.of(output, UNSURE)
-        if reply.finish_reason == "length":
-            return Confidence(None, CUT)
+        if reply.finish_reason in ("length", "repetition"):
+            return Confidence(None, CUT if reply.finish_reason == "length" else REPEATED)
         if isinstance(reply.stop_reason, str):  # the server has found it in the text, of which the engine knows nothing
             return await self.score(prompt, response, STOPPED)
         if len(prompt) + len(response) >= self.longest:
@@ -110,6 +112,8 @@ class Scorer:
             return Confidence(None, FAILED)
         chosen = [value for (target, _), value in zip(self.members, values, strict=True) if target == self.target]
         names = [f"{target}-{seed}" for target, seed in self.members]
+        if not np.isfinite(values).all():  # the states of a model may overflow in its precision
+            return Confidence(None, FAILED)
         return Confidence(float(np.mean(chosen)), reason, dict(zip(names, values, strict=True)))
 
 

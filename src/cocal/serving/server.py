@@ -26,13 +26,14 @@ from vllm.entrypoints.serve.utils.sse_keep_alive import with_sse_keep_alive
 from vllm.exceptions import VLLMValidationError
 
 from cocal.confidence import saved
+from cocal.engines.states import LARGEST
 from cocal.errors import ContractError
 from cocal.models.loading import read_vocabulary
 from cocal.rollouts.encoding import Encoder
-from cocal.serving.bodies import ConfidenceBody, other_mode
+from cocal.serving.bodies import ConfidenceBody, other_mode, steered, telling
 from cocal.serving.choices import Shown, of_response, streamed, whole
-from cocal.serving.launch import Served
-from cocal.serving.scoring import OTHER_MODE, RECORDER, FollowedEngine, Recorder, Scorer
+from cocal.serving.launch import Served, check_engine
+from cocal.serving.scoring import OTHER_MODE, RECORDER, STEERED, FollowedEngine, Recorder, Scorer
 
 _COMPANION = Gauge(
     "cocal_companion_info",
@@ -53,6 +54,8 @@ OPEN = frozenset(
 """Routes of vLLM's that tell nothing of what the model writes, and need no key."""
 GUARDED = frozenset(("/tokenize", "/detokenize"))
 """Routes that tell as little, but compute for whoever asks, who needs the key."""
+COUNTING = "/metrics"
+"""The route that tells why answers ended, and so needs the key where answers may be withheld."""
 OWN = frozenset(("/", "/v1/chat/completions", "/v1/completions", "/v1/confidence"))
 """Routes of ours that stay on; they withhold what is to be withheld."""
 router = APIRouter()
@@ -63,7 +66,11 @@ class _Wishes(BaseModel):
 
     confidence_members: bool = Field(default=False, description="Confidences of all members are wanted, too.")
     confidence_every: int | None = Field(
-        default=None, ge=1, strict=True, description="The confidence after every so many tokens is wanted, too."
+        default=None,
+        ge=1,
+        le=LARGEST,
+        strict=True,
+        description="The confidence after every so many tokens is wanted, too.",
     )
     confidence_stop_below: float | None = Field(
         default=None,
@@ -140,6 +147,7 @@ def secure(app: FastAPI, withholds: bool) -> None:
     authenticate.GUARDED_PREFIX = (
         *authenticate.GUARDED_PREFIX,
         *sorted(GUARDED),
+        *([COUNTING] if withholds else []),
         *(path for path in paths if path != "/"),
     )
     if not withholds:
@@ -170,6 +178,7 @@ class Plugin:
 
     async def init_state(self, engine_client: Any, state: Any, args: Any) -> None:
         """Load the companion's facts, and follow what the engine generates."""
+        check_engine(engine_client.vllm_config)
         extra = engine_client.vllm_config.kv_transfer_config.kv_connector_extra_config
         state.cocal = Service(engine_client, Served(**extra), Path(args.model))
         for handler in (state.openai_serving_chat, state.openai_serving_completion, state.openai_serving_responses):
@@ -191,11 +200,12 @@ async def _answer(create: Any, body: Any, raw_request: Request) -> Response:
     other = not isinstance(body, CompletionBody) and other_mode(
         body, service.encoder.values, args.default_chat_template_kwargs
     )
-    recorder = Recorder(service.scorer, OTHER_MODE if other else None, **service.growing(body))
+    reason = OTHER_MODE if other else STEERED if steered(body) else None
+    recorder = Recorder(service.scorer, reason, **service.growing(body))
     shown = service.shown(body.confidence_members)
-    if shown.withholds and (body.prompt_logprobs is not None or body.echo):
+    if shown.withholds and (names := telling(body)):
         raise VLLMValidationError(
-            "This server withholds answers (--abstain-below) and gives no prompt_logprobs and no echo, which has them."
+            f"This server withholds answers (--abstain-below) and takes no {names[0]}, which tells what one would say."
         )
     RECORDER.set(None if getattr(body, "use_beam_search", False) else recorder)
     answer = await create(body, raw_request)
@@ -244,6 +254,7 @@ async def confidence(body: ConfidenceBody, raw_request: Request) -> Response:
     try:
         samples = body.samples()
         async with service.encoding:
+            service.encoder.forget()
             rows = await asyncio.to_thread(service.encoder.encode, samples)
     except ContractError as error:
         raise VLLMValidationError(str(error)) from None

@@ -55,8 +55,8 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
             title="Which claims of the paper hold",
             chapter="Claims",
             position=1,
-            caption="The claims of the paper, each judged by one predicate, if it says enough, over the numbers that the "
-            "paper publishes, this study, its replicates and, where it was gathered, a study of a pre-trained "
+            caption="The claims of the paper, each judged by one predicate, if it says enough, over the numbers that "
+            "the paper publishes, this study, its replicates and, where it was gathered, a study of a pre-trained "
             "language model (`config/laptop.yaml`); the page also gives every margin, the words of the paper, how "
             "they are read, and why a claim has no verdict.",
             layout=claims_layout(study),

@@ -89,6 +89,7 @@ def test_a_withheld_answer_comes_by_no_route(own, server):
 
 
 LOGPROBS = {"logprobs": True, "top_logprobs": 3}
+DRAWN = {CHAT: {"logprobs": True}, COMPLETION: {"logprobs": 0}}
 STOPS = {"stop": ["1", "2", "3", "4"]}
 SAID = [{"role": "user", "content": "1 + 1"}, {"role": "assistant", "content": "2"}]
 NO_TOOL = {"tool_choice": "none", "tools": [{"type": "function", "function": {"name": "f", "parameters": {}}}]}
@@ -132,7 +133,7 @@ OF_CHATS = {
     **{name: {name: False} for name in ("include_reasoning", "parallel_tool_calls", "add_generation_prompt")},
     **{name: {name: {}} for name in ("media_io_kwargs", "mm_processor_kwargs")},
     "messages": {"messages": SAID},
-    "logprobs": LOGPROBS,
+    "logprobs": DRAWN[CHAT],
     "top_logprobs": {**LOGPROBS, "return_token_ids": True},
     "logprob_token_ids": {"logprobs": True, "logprob_token_ids": [20, 21]},
     "return_tokens_as_token_ids": {**LOGPROBS, "return_tokens_as_token_ids": True},
@@ -147,7 +148,7 @@ OF_CHATS = {
 }
 OF_COMPLETIONS = {
     "prompt": {"prompt": [[20, 21], [22, 23]]},
-    "logprobs": {"logprobs": 3},
+    "logprobs": DRAWN[COMPLETION],
     "logprob_token_ids": {"logprobs": 1, "logprob_token_ids": [20, 21]},
     "return_tokens_as_token_ids": {"logprobs": 3, "return_tokens_as_token_ids": True},
     "echo": {"echo": True, "logprobs": 3},
@@ -158,9 +159,10 @@ SENT = {CHAT: BOTH | OF_CHATS, COMPLETION: BOTH | OF_COMPLETIONS}
 """What is sent for each field of the models of requests."""
 REFUSED = {
     *("prompt_logprobs", "echo", "model", "confidence_every", "confidence_stop_below", "prompt_embeds", "suffix"),
-    *("thinking_token_budget", "chat_template", "tools"),
+    *("thinking_token_budget", "chat_template", "tools", "top_logprobs", "logprob_token_ids"),
+    "return_tokens_as_token_ids",
 }
-"""Fields with which a request is refused."""
+"""Fields with which a request is refused; of `logprobs`, those of tokens that were not drawn."""
 
 
 def withheld(path: str, index: int, name: str, body: dict) -> dict:
@@ -229,6 +231,7 @@ def test_every_route_that_answers_asks_for_the_key(own, server):
             assert server.ask(path, body)[0] == 401, path
         assert server.ask("/v1/confidence", {"prompt": "1", "response": "1"})[0] == 401
         assert server.ask("/tokenize", {"model": "micro", "prompt": "1"})[0] == 401
+        assert server.ask("/metrics")[0] == 401, "why answers ended, which tells of their words"
         assert server.ask("/health")[0] == 200
     finally:
         server.headers["Authorization"] = given

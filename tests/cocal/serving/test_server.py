@@ -148,6 +148,7 @@ HOSTILE = [
     (CHAT, {"messages": [{"role": "user", "content": "1"}], "confidence_members": "some"}),
     (CHAT, {"messages": [{"role": "user", "content": "1"}], "model": "another"}),
     (CHAT, {"messages": [{"role": "user", "content": "1"}], "kv_transfer_params": 7}),
+    (CHAT, {"messages": [{"role": "user", "content": "1"}], "confidence_every": 2**63}),
     (COMPLETION, {"prompt": [5, 10**9], "max_tokens": 4}),
     (COMPLETION, {"prompt": {"a": 1}}),
     (CONFIDENCE, {}),
@@ -173,6 +174,15 @@ def test_hostile_bodies_get_the_api_s_errors_and_the_server_goes_on(own, compani
     status, answer = server.ask(CHAT, chat(own, 1, kv_transfer_params=hidden, n=4, max_tokens=100))
     assert status == 200
     check(own, companion, [(answer["prompt_token_ids"], choice) for choice in answer["choices"]])
+    ended = own.policy.tokenizer.decode([min(own.policy.ends)])
+    before, _, after = (
+        server.ask(CONFIDENCE, {"prompt": "1 + 1", "response": text})[1]["data"][0] for text in ("2", f"3{ended}", "2")
+    )
+    assert before == after, "what others have sent changes nothing"
+    for wishes in ({"cocal_every": "x"}, {"cocal_every": 2**40}, {"cocal_below": "x", "cocal_every": 2}):
+        hidden = {"kv_transfer_params": {"cocal_prompt": 0, **wishes}}
+        assert server.ask("/invocations", chat(own, 1, max_tokens=9, **hidden))[0] == 200
+        assert server.ask(CHAT, chat(own, 1, max_tokens=9))[0] == 200, "the engine lives on"
     server.idle()
 
 
@@ -209,8 +219,12 @@ def test_a_companion_of_whole_responses_refuses_wishes_of_growing_ones(own, serv
     ],
 )
 def test_every_way_to_sample_has_confidences(own, companion, server, more):
+    """With a reason where the request says which tokens may come."""
     status, answer = server.ask(CHAT, chat(own, 2, n=2, max_tokens=60, **more))
     assert status == 200, answer
+    said = [one.get("confidence_reason", "") for one in answer["choices"] if one["finish_reason"] == "stop"]
+    steered = not more.keys().isdisjoint({"logit_bias", "structured_outputs"})
+    assert ["which tokens may be drawn" in reason for reason in said] == [steered] * len(said)
     assert answer.get("kv_transfer_params") is None
     check(own, companion, [(answer["prompt_token_ids"], choice) for choice in answer["choices"]])
 

@@ -30,6 +30,7 @@ from cocal.serving.scoring import (
     NOT_FOLLOWED,
     OTHER_MODE,
     RECORDER,
+    REPEATED,
     STOPPED,
     UNSURE,
     FollowedEngine,
@@ -48,7 +49,11 @@ MEMBERS = [("binary", 42), ("binary", 137), ("group", 42)]
     [
         (["--enable-lora"], "--enable-lora: this flag of vLLM cannot be given here: the companion was fitted for"),
         (["--speculative_config.method=ngram"], "a speculative method computes some that are thrown away"),
+        (["--spec-method", "ngram"], "--spec-method: this flag of vLLM cannot be given here: the states of all"),
         (["--worker-cls", "mine"], "the companion has a worker of its own"),
+        (["--worker-c=mine"], "--worker-c=mine: this flag of vLLM cannot be given here: the companion has a worker"),
+        (["--kv-offloading-size", "4"], "the companion is a KV connector"),
+        (["--config", "flags.yaml"], "flags in a file would not be looked at"),
         (["--additional-config={}"], "it names the companion's block"),
         (["--kv-transfer-config", "{}"], "the companion is a KV connector"),
         (["--pipeline-parallel-size=2"], "use --tensor-parallel-size"),
@@ -181,6 +186,8 @@ def test_the_confidence_is_the_mean_over_the_seeds_of_one_target_and_what_has_no
     assert confidence([8, 2]) == confidence([2]) == expected
     assert confidence([8, 7]).value == 0.2  # a second end token
     assert confidence([8, 2], "length") == V(None, CUT)
+    assert confidence([8, 2], "repetition", stop="repetition_detected") == V(None, REPEATED)
+    assert confidence([8, 2], found=[0.1, float("nan"), 0.9]) == V(None, FAILED)
     assert confidence([8]) == expected._replace(reason=STOPPED)  # by a token that the request named
     assert confidence([8, 2], prompt=9) == expected
     assert confidence([8, 2], prompt=10) == V(None, NO_ROOM)
@@ -211,7 +218,17 @@ def test_the_reason_of_a_call_is_that_of_all_its_confidences():
 
 
 @pytest.mark.parametrize(
-    ("given", "other"), [({"effort": "high"}, False), ({"effort": "low"}, True), ({"thinking": True}, True), ({}, True)]
+    ("given", "other"),
+    [
+        ({"effort": "high"}, False),
+        ({"effort": "high", "enable_thinking": False, "documents": None}, False),
+        ({"effort": "high", "enable_thinking": 0}, True),  # which a template that asks `is false` takes for true
+        ({"effort": "high", "day": ""}, True),
+        ({"effort": "high", "add_generation_prompt": 1}, True),
+        ({"effort": "low"}, True),
+        ({"thinking": True}, True),
+        ({}, True),
+    ],
 )
 def test_a_chat_is_in_another_mode_where_a_value_of_its_template_differs(given, other):
     params = SimpleNamespace(chat_template_kwargs={"add_generation_prompt": True, "thinking": False} | given)
