@@ -157,7 +157,10 @@ class Encoder:
             advice = f"give what the policy read (add_generation_prompt=True), or --ignore {MARKERS} if this is it"
             judge(bare, ends, advice, refuse=False)
         thinking = "the response thinks, but the prompt is rendered without thinking (it has {})"
-        judge(thought, thinking, f"give {self._mode} when the companion is fitted", refuse=strict and told)
+        advice = (
+            f"give {self._mode} when the companion is fitted, or --ignore {MARKERS} if the policy thinks all the same"
+        )
+        judge(thought, thinking, advice, refuse=strict and told)
 
     def _one(self, sample: Sample, ids: np.ndarray) -> Encoded:
         prompt, origin = self._prompt(sample)
@@ -167,7 +170,9 @@ class Encoder:
             limit = self.reading.max_response_length
             truncated = not ended and (told if limit is None else len(ids) >= limit)
         if not (given or truncated or ended):
-            ids = np.append(ids, self._end if sample.ended_by is None else sample.ended_by).astype(ids.dtype)
+            own = self._tokenizer.eos_token_id if origin == "text" else None  # no template has begun such a reply
+            end = self._end if own is None else [own]
+            ids = np.append(ids, end if sample.ended_by is None else sample.ended_by).astype(ids.dtype)
         check_tokens(sample.where, prompt, ids, self.policy.vocabulary)
         context, length = self.policy.context, len(prompt) + len(ids)
         if context is not None and length > context:
@@ -185,11 +190,13 @@ class Encoder:
         key = (repr(sample.prompt), sample.raw, repr(sample.tools), repr(sample.template_fields))
         if key not in self._known:
             text, origin = self._text(sample)
-            ids = np.asarray(self._ids(text, whole=self._untemplated), dtype=np.int32)
+            ids = np.asarray(self._ids(text, whole=origin == "text"), dtype=np.int32)
             if not len(ids):
                 raise ContractError(f"{sample.where}: the prompt has no token; correct or delete the row")
             if origin == "template":
                 ids = self._padding.prompt(ids, sample.where)
+                if self._begun is not None and ids[0] != self._begun:
+                    ids = np.append(self._begun, ids).astype(ids.dtype)
             self._known[key] = ids, origin
         return self._known[key]
 
@@ -222,7 +229,7 @@ class Encoder:
         elif messages[-1]["role"] == "assistant":
             wrong = (
                 "the chat ends with the assistant's reply; give the messages before it as the prompt, and the reply as "
-                "the response"
+                "the response, or --ignore messages if the prompt stands beside them"
             )
         elif left := [role for role in sorted(roles) if not writes(self._tokenizer, role, self._written)]:
             wrong = f"the template leaves out what the {left[0]} says; give prompt_ids, or --ignore {left[0]}"
@@ -282,6 +289,12 @@ class Encoder:
         return self._rendered(_messages(["user"], [_USER]), self.reading.thinking)
 
     @cached_property
+    def _begun(self) -> int | None:
+        """The beginning token that the template writes, which people take away lest their engine writes it twice."""
+        first = self._ids(self._asking)[0]
+        return first if first == self._tokenizer.bos_token_id else None
+
+    @cached_property
     def _markers(self) -> re.Pattern | None:
         """The special tokens that open and close the messages of the template, and other tokens that open them."""
         markers = [token for token in self._tokenizer.all_special_tokens if token in self._asking]
@@ -337,6 +350,7 @@ class Encoder:
         self, messages: Sequence[Mapping[str, Any]], thinking: bool, tools: Any = None, fields: Any = None
     ) -> str:
         more = {**self.reading.template_fields, **(fields or {})}
+        tools = tools or more.pop("tools", None)
         return render(self._tokenizer, messages, thinking, self.reading.template, tools, self.day, more)
 
     def _ids(self, text: str, whole: bool = False) -> list[int]:

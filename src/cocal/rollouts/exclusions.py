@@ -23,14 +23,14 @@ _ROLE = re.compile(r"(?:user|tool|ipython|observation)\n")
 _LINE = re.compile(r"^(?:user|tool|ipython|observation)\n", re.MULTILINE)
 """The same in texts without special tokens, which may stand behind other words, and as a line of its own."""
 EVALUATION = re.compile(
-    r"(?:^|[._ -]|(?-i:(?<=[a-z])(?=[A-Z])))(?:eval(?:uation)?s?|val(?:id(?:at(?:e|ions?))?)?|test(?:s|ing)?|dev|"
-    r"benchmarks?|h[eo]ld[_-]?out)(?:[_-]?set)?\d*(?:$|[._ -]|(?-i:[A-Z]))",
+    r"(?:^|[._ -]|(?-i:(?<=[a-z])(?=[A-Z])))(?:eval(?:uat(?:ion|e|ing))?s?|val(?:id(?:at(?:e|ions?))?)?|"
+    r"test(?:s|ing)?|dev|benchmarks?|h[eo]ld[_-]?out)(?:[_-]?set)?\d*(?:$|[._ -]|(?-i:[A-Z]))",
     re.IGNORECASE,
 )
 """A word in the name of a file, a folder or a split that is no part of a training."""
-_SPLIT = re.compile(r"(?:\w+_)?(?:split|subset|mode|phase)")
-_FLAGS = "is_eval", "is_validation", "is_test", "validate"
-"""Fields that may say so of a row: by a word, or by being true."""
+_SPLIT = re.compile(r"(?:\w+_)?(?:split|subset|mode|phase|partition|stage|fold|set)")
+_FLAG = re.compile(r"is_(?:eval|val|test|dev)|(?:is_)?(?:evaluation|validation|held_?out)|validate|is_train(?:ing)?")
+"""Fields that may say so of a row: by a word, or by being true, or not."""
 SEVERAL_VERSIONS = "the response was written by several versions of the policy's weights"
 
 
@@ -45,7 +45,9 @@ def evaluated(entry: Mapping[str, Any], ignored: Collection[str]) -> str | None:
     """Why a row is none of the training, if its `split` or the like is that of an evaluation."""
     for name, value in entry.items():
         told = isinstance(value, str) and _SPLIT.fullmatch(name) and EVALUATION.search(value)
-        if (told or (value is True and name in _FLAGS)) and name not in ignored:
+        if _FLAG.fullmatch(name):
+            told = str(value).lower() in (("false", "0", "0.0") if "train" in name else ("true", "1", "1.0"))
+        if told and name not in ignored:
             return f"its {name} is {value!r} (--ignore {name}, if it was trained on)"
     return None
 

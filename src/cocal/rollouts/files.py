@@ -12,11 +12,11 @@ from cocal.rollouts.exclusions import EVALUATION
 from cocal.rollouts.format import Format, Reading
 from cocal.rollouts.formats import ENDINGS, format_of
 from cocal.rollouts.labels import NO_LABEL
-from cocal.rollouts.sample import Sample, doubtful
+from cocal.rollouts.sample import ENDED, Sample, doubtful
 from cocal.store.folders import file_digest
 from cocal.store.rows import is_file, listed
 
-_DATA = re.compile(r"\.(?:jsonl|ndjson|csv|parquet|pt)(?:[.~-][\w.]*)?$", re.IGNORECASE)
+_DATA = re.compile(r"\.(?:jsonl|ndjson|csv|parquet|pt)(?:[.~-][\w.-]*)?$", re.IGNORECASE)
 """Endings of files that may hold rollouts."""
 _WITHIN = re.compile(r"(train_)?rollouts?(_data)?|train(ing)?|(global_)?step[_-]?\d+", re.IGNORECASE)
 _DEPTH = 5
@@ -89,6 +89,8 @@ def learnable(samples: Iterable[Sample], reading: Reading, notes: Counter, sourc
     notes.update([*said, *doubtful(doubts, read)])
     if said and not read:
         remedy = "if others are its responses or labels, name their fields (--field response=FIELD, correct=FIELD)"
+        if any(why.startswith(ENDED) for why in left_out):
+            remedy += "; or give --ignore finish_reason, if the policy ended them itself"
         raise ContractError(f"{source}: there is no response to learn from ({'; '.join(said)}); {remedy}")
 
 

@@ -12,9 +12,10 @@ from typing import Any
 from cocal.errors import ConfigError, ContractError
 from cocal.models.text import comparable
 from cocal.rollouts import exclusions
+from cocal.rollouts.exclusions import LISTS
 from cocal.rollouts.format import Reading
 from cocal.rollouts.formats import raw
-from cocal.rollouts.sample import Sample
+from cocal.rollouts.sample import COMPLETE, CUT, Sample
 from cocal.rollouts.values import verdict_of
 from cocal.store.rows import entries, listed, with_fields
 
@@ -39,7 +40,7 @@ FIELDS: dict[str, tuple[str, ...]] = {
     "model": ("model", "model_name", "model_id", "model_path", "policy", "policy_name"),
     "question_id": ("question_id",),
     "truncated": ("truncated", "is_truncated"),
-    "finish_reason": ("finish_reason", "stop_reason"),
+    "finish_reason": ("finish_reason", "stop_reason", "stop_type", "done_reason", "finishReason", "stopReason"),
     "stop": ("matched_stop", "stop_sequence", "stop_reason", "stopping_word"),
 }
 """Meanings, and the names that a field of this meaning may have; the first one that a file has is read. They are those
@@ -58,13 +59,23 @@ _PARTS = {
     "asked": re.compile(
         r"(?:\w*_)?(?:sys(?:tem)?|developer|instruct(?:ions?)?|context|history|conversation|few_?shots?|examples?|"
         r"demo(?:nstration)?s?|documents?|passages?|functions|prefix|suffix|prefill|preamble|persona|question|problem|query)"
-        r"(?:_(?:prompt|messages?|msg|text|instructions?|examples?))*|reasoning_effort|enable_thinking|prompt",
+        r"(?:_(?:prompts?|messages?|msg|text|instructions?|examples?))*|reasoning_effort|enable_thinking|prompt|prompt_text|"
+        r"options|choices|contexts|conversations|dialog(?:ue)?s?|tool_(?:def(?:inition)?|schema)s|"
+        r"(?:full|final|complete|rendered|formatted)_prompt|(?:apply_)?chat_template(?:_kwargs)?",
         re.IGNORECASE,
     ),
-    "response": re.compile(r"(?i)(?:\w*_)?(?:reasoning|think(?:ing)?|thoughts?|cot)(?:_(?:content|text|process))?"),
+    "response": re.compile(
+        r"(?:\w*_)?(?:reasoning|think(?:ing)?|thoughts?|cot|rationale)"
+        r"(?:_(?:content|text|process|traces?|steps|details|blocks?|trajectory))?|completion|generation|"
+        r"(?:raw|full|complete|unparsed)_(?:response|output|completion|generation|text)",
+        re.IGNORECASE,
+    ),
     "stop": re.compile("stop(?:_(?:str(?:ing)?s?|sequences|words?))?"),
 }
 """Names of fields that may be a part of the prompt, or of the response or its end, which are read without them."""
+_SETTINGS = "sampling_params", "generation_config", "generation_kwargs", "extra_body"
+"""Fields within which others of these names may stand."""
+_SPECIAL = re.compile(r"(?:<[|｜][^<>]*[|｜]>|</s>)\s*$")
 
 
 @dataclass(frozen=True)
@@ -156,8 +167,12 @@ class Fields:
             for meaning in meanings
             if (fields := [name for name in self.names.get(meaning, ()) if _given(entry.get(name), meaning)])
         }
-        if names.get("stop") == names.get("finish_reason"):  # `stop_reason` alone is the reason of the end
+        stop = entry.get(names.get("stop", ""))
+        told = isinstance(stop, str) and stop.strip().lower() in (*COMPLETE, *CUT)
+        if told or names.get("stop") == names.get("finish_reason"):  # `stop_reason` is the reason of the end
             names.pop("stop", None)
+        if names.get("finish_reason") == "stop_type":  # llama.cpp, which calls truncated what its context cuts
+            names.pop("truncated", None)
         text = entry.get(names.get("response", ""))
         for several in _INSTEAD:
             for meaning in [meaning for meaning in several if meaning in names][1:]:
@@ -201,21 +216,24 @@ class Fields:
         given: dict[str, Any] = {"asked": sample.prompt_ids, "response": sample.response_ids}
         given["stop"] = sample.response_ids if stop is None else stop
         aside = self.taken.get("prompt") if {"messages", "input"} & {*self.taken} else None
-        for name, value in entry.items() if sample.left_out is None else ():
+        for outer, name, value in _each(entry) if sample.left_out is None else ():
             part = _part_of(name)
-            read = name in self.taken.values() and name != aside
-            if part is None or given[part] is not None or name in self.ignored or read:
+            read = outer in self.taken.values() and name != aside
+            if part is None or given[part] is not None or outer in self.ignored or read:
                 continue
-            said = " ".join(map(_said, value if isinstance(value, list) else [value]))
+            texts, whole = _said(value), comparable(getattr(sample, part) or "")
+            if part != "asked":  # which a reply may end with, and its text lack
+                texts = [_SPECIAL.sub("", text) for text in texts]
+            said, lacking = " ".join(texts), [text for text in texts if comparable(text) not in whole]
             chat = None if isinstance(sample.prompt, str) else sample.question  # its text may be beside it, as rendered
-            rendered = name == aside and chat and comparable(chat) in comparable(said)
-            if not rendered and comparable(said) not in comparable(getattr(sample, part) or ""):
+            rendered = (name == aside or name.endswith("_prompt")) and chat and comparable(chat) in comparable(said)
+            if lacking and not rendered:
                 where, what = "put it there (messages, chat_template_kwargs)", "be a part of prompt or response"
                 if part == "stop":
                     where, what = "say which string did (matched_stop), or give exact ids", "have ended the response"
                 raise ContractError(
                     f"{sample.where}: the field {name!r} ({said[:40]!r}) may {what}, and is not read; {where}, or give "
-                    f"--ignore {name} if it is none"
+                    f"--ignore {outer} if it is none"
                 )
 
     def asked(self, entry: Mapping[str, Any]) -> tuple[str | None, str | None, str | None]:
@@ -255,16 +273,29 @@ def samples(
 @cache
 def _part_of(name: str) -> str | None:
     """What a field of this name may be a part of; None if of nothing."""
+    name = re.sub("(?<=[a-z])(?=[A-Z])", "_", name)
     return next((part for part, names in _PARTS.items() if names.fullmatch(name)), None)
 
 
-def _said(value: Any) -> str:
-    """The words of a field; a number says none, nor does what is not set."""
-    value = value.get("content", value) if isinstance(value, Mapping) else value
-    return str(value) if value and (value is True or not isinstance(value, (int, float))) else ""
+def _each(entry: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
+    """The fields of a line, with their names and those of the fields that hold them, which are mostly the same."""
+    yield from ((name, name, value) for name, value in entry.items())
+    within = ((outer, entry[outer]) for outer in _SETTINGS if isinstance(entry.get(outer), Mapping))
+    yield from ((outer, name, value) for outer, values in within for name, value in values.items())
+
+
+def _said(value: Any) -> list[str]:
+    """The words of a field, one after another; a number says none, nor does what is not set."""
+    if isinstance(value, Mapping):
+        value = value["content"] if "content" in value else [*value.values()]
+    if isinstance(value, LISTS):
+        return [text for one in value for text in _said(one)]
+    return [str(value)] if value and (value is True or not isinstance(value, (int, float))) else []
 
 
 def _given(value: Any, meaning: str) -> bool:
+    if meaning in ("prompt_ids", "response_ids") and isinstance(value, int):
+        return False  # a count of tokens
     return value is not None and not (meaning in NEEDED["prompt"] and isinstance(value, str) and not value.strip())
 
 

@@ -25,7 +25,7 @@ _THOUGHTS = (
     {"content": [{"type": "thinking", "thinking": _THOUGHT}, {"type": "text", "text": _REPLIED}]},
 )
 """Replies with a thought, as templates take them."""
-_ASKS = re.compile(r"\bassistant:\s*(?:<think>)?$", re.IGNORECASE)
+_ASKS = re.compile(r"\bassistant:\s*(?:[^\n]*\s*<think>\s*)?$|### ?(?:response|assistant|answer):\s*$", re.IGNORECASE)
 """The end of a prompt that somebody has made of a chat by hand."""
 _LAST, _NEAR = 24, 30
 """Tokens at the end of a prompt, and characters behind a marker there, within which it opens the response."""

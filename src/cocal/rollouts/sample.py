@@ -12,10 +12,17 @@ from cocal.rollouts import values
 from cocal.rollouts.exclusions import no_response, other_words
 from cocal.store.rows import reading
 
-COMPLETE = ("stop", "stop_sequence", "stop_token", "eos", "eos_token", "end_turn", "completed", "finished")
+COMPLETE = (
+    *("stop", "stop_sequence", "stop_token", "word", "eos", "eos_token", "end_turn"),
+    *("complete", "completed", "finished"),
+)
 """Finish reasons of a response that the policy ended itself."""
-CUT = ("length", "max_length", "max_tokens", "max_new_tokens", "max_output_tokens", "model_length", "truncated")
+CUT = (
+    *("length", "max_length", "max_tokens", "max_new_tokens", "max_output_tokens", "model_length"),
+    *("limit", "truncated"),
+)
 """Finish reasons of a response that was cut at the length limit."""
+ENDED = "it ended by"
 MASKED = "its mask leaves out tokens, such as the words of a tool (--ignore mask, if the policy wrote them all)"
 """Why nothing is learnt from a response of which not all tokens count."""
 
@@ -83,7 +90,7 @@ class Sample(BaseModel):
     stop: values.Stop = None
     truncated: values.Flag | None = Field(default=None, validate_default=True)
     raw: bool = False
-    model: values.QuestionId | None = None
+    model: values.Model | None = None
     left_out: str | None = Field(default=None, validate_default=True)
     doubt: str | None = None
     confidence: values.Confidence | None = None
@@ -165,7 +172,7 @@ class Sample(BaseModel):
     def _if_it_is_no_answer_of_the_policy(cls, value: str | None, info: ValidationInfo) -> str | None:
         reason, text = info.data.get("finish_reason"), info.data.get("response")
         if reason not in (None, *COMPLETE, *CUT):
-            return f"it ended by {reason!r}"
+            return f"{ENDED} {reason!r}"
         return (other_words(text, info.data["raw"]) if text else None) or value
 
     @property

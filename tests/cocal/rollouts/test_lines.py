@@ -84,6 +84,23 @@ def test_a_response_ended_as_its_engine_says(reason, cut, left_out):
     assert (found.truncated, found.left_out) == (cut, f"it ended by {reason!r}" if left_out else None)
 
 
+@pytest.mark.parametrize(
+    ("end", "cut"),
+    [
+        ({"stop": True, "stop_type": "limit", "truncated": False, "stopping_word": ""}, True),  # llama.cpp
+        ({"stop": True, "stop_type": "eos", "truncated": False, "stopping_word": ""}, False),
+        ({"done": True, "done_reason": "length"}, True),  # Ollama
+        ({"finishReason": "MAX_TOKENS"}, True),
+        ({"finish_reason": "COMPLETE"}, False),  # Cohere
+        ({"finish_reason": "stop", "stop_reason": "eos"}, False),
+    ],
+)
+def test_engines_say_in_their_own_words_what_was_cut(end, cut):
+    row = {name: value for name, value in LINE.items() if name != "truncated"} | end
+    found = Fields.of(row, {}, "here").sample(row, "here")
+    assert (found.truncated, found.left_out, found.doubt, found.stop) == (cut, None, None, None)
+
+
 def test_one_reader_serves_the_import_too(tmp_path):
     (found,) = jsonl.read(lines(tmp_path / "7.jsonl", FIXED))
     assert (found.asked, found.group, found.truncated, found.label) == ("What is 6 + 8?", 11, True, None)

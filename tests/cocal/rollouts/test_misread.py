@@ -2,6 +2,7 @@
 
 import json
 
+import pandas as pd
 import pytest
 
 from cocal.errors import ConfigError, ContractError
@@ -165,12 +166,57 @@ def test_a_field_of_the_prompt_or_the_response_is_not_dropped(reading, name):
     assert len(reading(SWITCH, *rows, ignored=(name,))[1].rows) == 6
 
 
+@pytest.mark.parametrize(
+    ("outer", "value", "said"),
+    [
+        ("options", ["four", "five"], "field 'options' \\('four five'\\) may be a part"),
+        ("choices", {"label": ["A"], "text": ["four"]}, "field 'choices' \\('A four'\\)"),
+        ("full_prompt", "Think first.\nWhat is 1 + 3?", "field 'full_prompt' "),
+        ("systemPrompt", "Be strict.", "field 'systemPrompt' "),
+        ("system_prompts", ["Be strict."], "field 'system_prompts' \\('Be strict.'\\)"),
+        ("chatHistory", [{"role": "user", "content": "Bonjour"}], "field 'chatHistory' \\('Bonjour'\\)"),
+        ("tool_definitions", [{"name": "adder"}], "field 'tool_definitions' "),
+        ("extra_body", {"chat_template_kwargs": {"effort": "high"}}, "field 'chat_template_kwargs' \\('high'\\)"),
+        ("sampling_params", {"stop": ["</a>"], "n": 4}, "field 'stop' \\('</a>'\\) may have ended the response"),
+        ("reasoning_trace", "I add.", "field 'reasoning_trace' "),
+        ("reasoning_details", [{"text": "I add."}], "field 'reasoning_details' "),
+        ("raw_response", "I add. It is 4.", "field 'raw_response' "),
+        ("completion", "I add. It is 4.", "field 'completion' "),
+    ],
+)
+def test_a_part_under_another_name_or_one_level_down_is_not_dropped(reading, outer, value, said):
+    rows = answers(**{outer: value})
+    with pytest.raises(ContractError, match=rf"line 1: the {said}.*--ignore {outer} if"):
+        reading(SWITCH, *rows)
+    assert len(reading(SWITCH, *rows, ignored=(outer,))[1].rows) == 6
+
+
 def test_fields_that_are_no_part_of_the_prompt_stay_unread(reading):
     """Names of other things, a number, what is not set, and what the prompt has, as a chat, too."""
     other = {"system_fingerprint": "fp_44", "example_id": "q3", "num_examples": 5, "context": None}
-    other |= {"enable_thinking": False}
+    other |= {"enable_thinking": False, "options": ["+ 3?", "what is"], "prompt_tokens": 12, "completion_tokens": 57}
+    other |= {"sampling_params": {"temperature": 1.0, "stop": ["<|im_end|>"], "stop_token_ids": [7]}}
+    other |= {"extra_body": {"chat_template_kwargs": {"enable_thinking": False}}, "model": {"name": "q", "revision": 3}}
     rows = [row | other | {"question": row["prompt"][:6], "history": [{"content": "what is"}]} for row in answers()]
+    rows = [row | {"raw_response": f"{row['response']}<|im_end|>", "completion": row["response"]} for row in rows]
     assert len(reading(SWITCH, *rows)[1].rows) == 6
+    chats = [row | {"messages": [{"role": "user", "content": row.pop("prompt")}]} for row in answers()]
+    rendered = [row | {"rendered_prompt": RENDERED.replace("1", str(k))} for k, row in enumerate(chats)]
+    assert len(reading(SWITCH, *rendered)[1].rows) == 6
+
+
+def test_a_reason_of_the_end_is_no_stop_string(reading):
+    tokenizer, found = reading(SWITCH, *answers(finish_reason="stop", stop_reason="end_turn"))
+    assert tokenizer.decode(found.rows["response_ids"][1]) == "It is 4.<|im_end|>"
+    with pytest.raises(ContractError, match=r"it ended by 'done'.*; or give --ignore finish_reason, if the policy"):
+        reading(SWITCH, *answers(finish_reason="done"))
+    assert len(reading(SWITCH, *answers(finish_reason="done"), ignored=("finish_reason",))[1].rows) == 6
+
+
+def test_tools_among_the_values_of_a_template_reach_it(reading):
+    template = "{% for tool in tools or [] %}{{ tool.name }} {% endfor %}" + SWITCH
+    tokenizer, found = reading(template, *answers(chat_template_kwargs={"tools": [{"name": "adder"}]}))
+    assert tokenizer.decode(found.rows["prompt_ids"][1]).startswith("adder <|im_start|>user")
 
 
 @pytest.mark.parametrize("name", ["prompt", "question"])
@@ -250,6 +296,12 @@ RENDERED = "<|im_start|>user\nWhat is 1 + 3?<|im_end|>\n<|im_start|>assistant\n"
             "put into the template once",
         ),
         ({"prompt": "User: 1 + 3?\nAssistant:", "response": "4"}, "markers", r"not one that this template writes"),
+        (
+            {"prompt": "User: 1 + 3?\nAssistant: Let me see.\n<think>", "response": "I add.</think>4"},
+            "markers",
+            r"not one that this template writes",
+        ),
+        ({"prompt": "1 + 3?\n### Response:\n", "response": "4"}, "markers", r"not one that this template writes"),
         ({"prompt": "1 + 3?", "response": r"First.\nThen 4."}, "markers", r"the response has \\n, as a text has that"),
         ({"prompt": "1 + 3?", "response": "&lt;b&gt;\n4"}, "markers", "the response has &lt;, as a text has that"),
     ],
@@ -323,6 +375,30 @@ def test_what_some_rows_say_of_their_end_counts(reading):
         note.startswith("1 rows do not say whether they were cut at the limit, and count as complete; 2 others")
         for note in found.notes
     )
+
+
+@pytest.mark.parametrize(
+    "of_evaluation",
+    [
+        *({"is_eval": 1}, {"is_eval": "true"}, {"is_test": 1.0}, {"evaluation": True}, {"held_out": True}),
+        *({"is_train": False}, {"partition": "test"}, {"stage": "validation"}, {"data_split": "eval"}),
+    ],
+)
+def test_rows_of_an_evaluation_are_left_out_however_they_say_it(reading, of_evaluation):
+    (name,) = of_evaluation
+    trained = {"is_eval": 0, "is_train": True, "partition": "train", "is_valid": True, "test_score": 1}
+    _, found = reading(SWITCH, *answers(**trained), *(row | of_evaluation for row in answers()))
+    assert len(found.rows) == 6
+    assert any(note.startswith(f"6 rows left out: its {name} is ") for note in found.notes)
+
+
+def test_a_table_of_one_s_own_is_none_of_trl_s(tmp_path):
+    """TRL's has a column of advantages, in each version with such tables; this one has parts that would be dropped."""
+    table = pd.DataFrame(answers(system="Be strict.")).rename(columns={"response": "completion"})
+    for name in ("rollouts.parquet", "train-00000-of-00001.parquet"):
+        table.to_parquet(tmp_path / name)
+        with pytest.raises(ContractError, match=rf"{name}: no format has this ending and these columns; .*JSON lines"):
+            find([tmp_path / name])
 
 
 def test_evaluations_are_left_out_and_steps_are_those_of_folders(tmp_path):

@@ -272,6 +272,21 @@ def test_a_beginning_is_not_doubled(spoken, own):
         assert found.prompt.tolist().count(begin[1]) == 1
 
 
+def test_a_beginning_that_an_engine_would_add_is_read(spoken):
+    """Before a text that no template has begun, and a template's text from which somebody has taken it; behind the
+    former, a reply ends by the tokenizer's own end."""
+    vocabulary = spoken("Llama")
+    tokenizer = vocabulary.tokenizer
+    begin = (tokenizer.bos_token, tokenizer.bos_token_id)
+    tokenizer._tokenizer.post_processor = TemplateProcessing(single=f"{begin[0]} $A", special_tokens=[begin])
+    whole = tokenizer.apply_chat_template(CHAT, tokenize=False, add_generation_prompt=True)
+    asked = [{"prompt": text, "response": "13"} for text in ("4 + 9 =", whole.removeprefix(begin[0]), whole)]
+    texts = [(found.origin, text(vocabulary, found.prompt)) for found in encoded(vocabulary, *asked, raw=True)]
+    assert texts == [("text", f"{begin[0]}4 + 9 ="), ("template", whole), ("template", whole)]
+    ends = [text(vocabulary, found.response[-1:]) for found in encoded(vocabulary, *asked, raw=True)]
+    assert ends == [tokenizer.eos_token, "<|eot_id|>", "<|eot_id|>"]
+
+
 STRANGE = ["<｜User｜>", "[INST] 2? [/INST]", "<s>", "<<SYS>>Add.<</SYS>>", "[gMASK]<sop>", "<｜begin▁of▁sentence｜>"]
 
 

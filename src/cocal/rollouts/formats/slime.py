@@ -57,7 +57,10 @@ def read(path: Path, reward_key: str = "", ignored: Collection[str] = ()) -> lis
     content = _content(regular(path, "slime's dumps"))
     samples = content.get("samples") if isinstance(content, dict) else None
     if not isinstance(samples, list) or not samples:
-        raise ContractError(f"{path}: field 'samples' is missing or empty; expected a dump of slime's rollouts")
+        raise ContractError(
+            f"{path}: field 'samples' is missing or empty; expected a dump of slime's rollouts; if "
+            "other files are the rollouts, name them"
+        )
     named = re.fullmatch(_NAME, path.name)
     if content.get("rollout_id") not in (None, int(named[1]) if named else -1):
         raise ContractError(f"{path}: it holds another rollout_id; the name must be the id")

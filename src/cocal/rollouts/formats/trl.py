@@ -166,7 +166,11 @@ FORMAT = Format(
         "completions_00001.parquet",
         {"step": 1, "prompt": "2 + 3?", "completion": "It is 5.", "accuracy_reward": 1.0, "advantage": 0.5},
     ),
-    recognises=lambda path, fields: path.suffix == ".parquet" and {"prompt", "completion"} <= {*fields},
+    recognises=lambda path, fields: (
+        path.suffix == ".parquet"
+        and {"prompt", "completion"} <= {*fields}
+        and (path.name.startswith("completions_") or {"step", "advantage"} <= {*fields})
+    ),
     read=_of_table,
     steps=lambda folder: files(folder, gaps=True),
 )
