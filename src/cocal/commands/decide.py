@@ -12,7 +12,7 @@ from cocal.confidence.scored import read_courses, read_scored, write_decisions
 from cocal.errors import ConfigError
 from cocal.metrics.choices import best_of_n, fewest_questions
 from cocal.metrics.settings import MetricSettings
-from cocal.metrics.shown import metric_text
+from cocal.metrics.shown import UNDEFINED, metric_text
 from cocal.rollouts.format import Reading
 from cocal.rollouts.lines import NEEDED
 
@@ -60,7 +60,8 @@ def _choose(options: argparse.Namespace, reading: Reading) -> None:
     measured = {name: chosen[name] for name in (options.way, *baselines)}
     for row in scored.accuracies(pools, measured, MetricSettings(resamples=options.resamples)).itertuples():
         value, lower, upper = (metric_text("accuracy", number) for number in (row.value, row.lower, row.upper))
-        print(f"  accuracy of the {_TITLES[row.rule]:<26} {value:>5} %  ({lower} to {upper})")
+        interval = "" if lower == UNDEFINED else f"  ({lower} to {upper})"
+        print(f"  accuracy of the {_TITLES[row.rule]:<26} {value:>5} %{interval}")
 
 
 def _bounds(options: argparse.Namespace, flag: str) -> tuple[float, float]:

@@ -29,6 +29,9 @@ def claim(
     if about is not None:
         about.check_model(checkpoint.architecture)
         about.warn_of_other(checkpoint.facts)
-    depends_on |= {"inputs": file_states(inputs), "model": checkpoint.identity(), "precision": options.precision}
-    folder = options.output.with_name(f".{options.output.name}.{options.command}")
+    # another processor of a cluster may choose another format
+    precision = checkpoint.usual_precision() if options.precision == "auto" else options.precision
+    depends_on |= {"inputs": file_states(inputs), "model": checkpoint.identity(), "precision": precision}
+    output = options.output.absolute()  # `.` has no name
+    folder = output.with_name(f".{output.name}.{options.command}")
     return checkpoint, RunFolder(folder, digest(depends_on))

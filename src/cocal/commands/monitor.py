@@ -22,6 +22,7 @@ from cocal.models.loading import Policy
 from cocal.rollouts.encoding import Encoder
 from cocal.rollouts.experience import Experience
 from cocal.rollouts.lines import NEEDED
+from cocal.runtime.lock import hold
 from cocal.runtime.machine import fix_threads, usual_batch_tokens
 from cocal.store import write_text
 
@@ -42,6 +43,17 @@ def run_monitor(options: argparse.Namespace) -> None:
     companion = Companion.from_pretrained(options.companion)
     about, checkpoint = companion.about, Checkpoint.find(options.model, options.revision)
     about.check_model(checkpoint.architecture)
+    about.spec.chosen(options.target)
+    card = {metric.metric: metric for metric in about.held_out.metrics} if about.held_out else {}
+    bounds = {name: getattr(options, flag) for name, (_, flag) in WATCHED.items()}
+    for name, (end, _) in WATCHED.items():
+        bounds[name] = getattr(card.get(name), end, None) if bounds[name] is None else bounds[name]
+    if not any(bound is not None for bound in bounds.values()):
+        raise ContractError(
+            f"{options.companion}: its card has no interval to hold new numbers against; give a bound (--max-ece, "
+            "--min-auroc, --max-brier)"
+        )
+    hold(options.output)  # two of them would lose a line
     policy = checkpoint.load(options.precision)
     companion, experience = _new(options, companion, policy)
     rows, step = experience.rows, checkpoint.step
@@ -55,14 +67,12 @@ def run_monitor(options: argparse.Namespace) -> None:
     confidence = cast(np.ndarray, scored)  # no courses were asked for
     settings = MetricSettings(resamples=options.resamples)
     metrics = measured(rows["question"], confidence, rows["correct"].to_numpy(), settings).set_index("metric")
-    card = {metric.metric: metric for metric in about.held_out.metrics} if about.held_out else {}
     line = {"checkpoint": checkpoint.name, "step": step, "responses": len(rows)}
     line["questions"] = rows["question"].nunique()
     left, doubtful = [], []
-    for name, (end, flag) in WATCHED.items():
+    for name, (end, _) in WATCHED.items():
         value, lower, upper = metrics.loc[name, ["value", "lower", "upper"]]
-        bound, stated = getattr(options, flag), card.get(name)
-        bound = getattr(stated, end, None) if bound is None else bound
+        bound, stated = bounds[name], card.get(name)
         line |= {name: value, f"{name}_lower": lower, f"{name}_upper": upper, f"{name}_bound": bound}
         if bound is not None:
             sign, best = (1, lower) if end == "upper" else (-1, upper)
@@ -72,7 +82,7 @@ def run_monitor(options: argparse.Namespace) -> None:
                 doubtful.append(name)
         shown = {"": value, "from": lower, "to": upper, "bound": bound, "card": getattr(stated, "value", None)}
         texts = (f"{word} {metric_text(name, n)}" for word, n in shown.items() if n is not None)
-        print(f"  {name:<6}{', '.join(texts)}{', LEFT' * (name in left)}")
+        print(f"  {name:<6}{', '.join(texts)}{', LEFT' * (name in left)}{', no bound' * (bound is None)}")
     _add(options.output, line | {"holds": not left})
     if metrics.at["auroc", "upper"] < 0.5:
         logging.warning(WRONG_WAY)
@@ -120,5 +130,6 @@ def _new(options: argparse.Namespace, companion: Companion, policy: Policy) -> t
 def _add(path: Path, line: dict) -> None:
     """Add a line to the file, which is replaced as a whole."""
     old = path.read_text(encoding="utf-8") if path.exists() else ""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    if old and not old.endswith("\n"):  # an editor has taken it off
+        old += "\n"
     write_text(path, old + pd.DataFrame([line]).to_csv(index=False, header=not old))

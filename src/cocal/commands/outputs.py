@@ -34,12 +34,14 @@ class Kind(NamedTuple):
         entries: Pattern of what the command writes into a folder in which other commands write, too.
         beside: Endings of the files that are written beside a file.
         made: Tells of a path whether the command has made it, where that is not said by its provenance.
+        alike: Tells of a path whether it is of this kind at all; otherwise `--overwrite` does not replace it.
     """
 
     folder: bool = False
     entries: str | None = None
     beside: tuple[str, ...] = ()
     made: Callable[[Path], bool] | None = None
+    alike: Callable[[Path], bool] | None = None
 
     def targets(self, path: Path) -> list[Path]:
         """The files and folders that would be replaced."""
@@ -49,6 +51,13 @@ class Kind(NamedTuple):
         return [file for file in files if file.exists() and not _is_empty(file)]
 
 
+def _begins_with_an_object(file: Path) -> bool:
+    with file.open("rb") as lines:
+        return lines.read(1 << 10).removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{")
+
+
+LINES = Kind(alike=_begins_with_an_object)
+"""A file of JSON lines."""
 FILE, FOLDER, STEPS = Kind(), Kind(folder=True), Kind(folder=True, entries="step-*")
 
 
@@ -94,7 +103,11 @@ def _check_place(path: Path, folder: bool) -> None:
 
 def _check_replaced(path: Path, kind: Kind, options: argparse.Namespace) -> None:
     targets = kind.targets(path)
-    if not targets or getattr(options, "overwrite", False):
+    if getattr(options, "overwrite", False):
+        if other := next((file for file in targets if kind.alike and not kind.alike(file)), None):
+            raise ConfigError(f"{other}: is nothing that `cocal {options.command}` makes; write elsewhere")
+        return
+    if not targets:
         return
     from cocal.store.origin import made_by  # loads pydantic
 

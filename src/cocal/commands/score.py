@@ -19,6 +19,7 @@ def run_score(options: argparse.Namespace) -> None:
     # of the companion as it is, whatever of this file is read otherwise
     wanted = Wanted(options.input, dict(options.field), **given, by=companion.identity()[:12])
     companion = companion.reading(ignored=options.ignore, max_response_length=options.max_response_length)
+    companion.about.spec.chosen(options.target, options.seed)
     if options.every:
         companion.about.check_prefixes()
     checked = check(wanted, companion.about)

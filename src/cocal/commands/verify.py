@@ -3,13 +3,12 @@
 import argparse
 import json
 import logging
-from collections.abc import Iterator
-from pathlib import Path
 
 from cocal.answers.equivalence import Verifier
 from cocal.answers.settings import VerifierSettings
 from cocal.errors import ConfigError, ContractError
 from cocal.store import write_text
+from cocal.store.rows import entries, extended
 
 
 def run_verify(options: argparse.Namespace) -> None:
@@ -25,19 +24,12 @@ def run_verify(options: argparse.Namespace) -> None:
             print(f"  gold    {verdict.gold or options.pair[0]}\n  answer  {verdict.answer or options.pair[1]}")
             return
         lines = []
-        for entry in _entries(options.file):
+        for where, text, entry in entries(options.file):
+            if not all(isinstance(entry.get(name), str) for name in ("gold", "answer")):
+                raise ContractError(f"{where}: lacks texts under `gold` and `answer`; correct it")
             verdict = verifier.explained(entry["gold"], entry["answer"])
-            lines.append(json.dumps(entry | {"correct": verdict.correct, "rule": verdict.rule}, ensure_ascii=False))
-    write_text(options.output, "".join(f"{line}\n" for line in lines))
+            told = {name: value for name, value in entry.items() if name not in ("correct", "rule")}
+            added = {"correct": verdict.correct, "rule": verdict.rule}
+            lines.append(extended(text if told == entry else json.dumps(told), added))
+    write_text(options.output, "".join(lines))
     logging.info("%s: %d pairs", options.output, len(lines))
-
-
-def _entries(file: Path) -> Iterator[dict]:
-    for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
-        try:
-            entry = json.loads(line)
-        except ValueError:
-            entry = None
-        if not (isinstance(entry, dict) and all(isinstance(entry.get(name), str) for name in ("gold", "answer"))):
-            raise ContractError(f"{file}: line {number} is no object with texts under `gold` and `answer`; correct it")
-        yield entry

@@ -235,7 +235,7 @@ class Companion:
             Address of the commit.
 
         Raises:
-            ContractError: if the Hub is not reached, or refuses.
+            ContractError: if the Hub is not reached, or refuses, or the repository holds something else.
         """
         from huggingface_hub import HfApi
 
@@ -244,12 +244,16 @@ class Companion:
             self.save_pretrained(folder)
             try:
                 name = hub.create_repo(repo_id=repo_id, private=private, exist_ok=True).repo_id
-                return hub.upload_folder(repo_id=name, folder_path=Path(folder), **more)
+                if self.alone is None:  # the one of an earlier companion would be read beside this
+                    more = {"delete_patterns": f"{saved.ALONE}/*", **more}
+                if saved.may_hold(hub, name, more.get("revision")):
+                    return hub.upload_folder(repo_id=name, folder_path=Path(folder), **more)
             except Exception as error:  # the client's errors have no common class, and differ by its version
                 raise ContractError(
                     f"{repo_id}: not uploaded ({first_line(error)}); save the companion in a folder (save_pretrained), "
                     "and push it where the Hub is reached, logged in by `hf auth login`"
                 ) from error
+        raise ContractError(f"{repo_id}: the repository holds something else than a companion; name another")
 
     def summary(self) -> str:
         """Its quality on held-out questions, beside what others reach on the same responses (`About.summary`)."""

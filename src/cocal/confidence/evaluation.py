@@ -2,7 +2,7 @@
 
 import base64
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from html import escape
 from importlib.resources import files
@@ -17,7 +17,7 @@ from matplotlib.lines import Line2D
 from cocal.confidence.scored import BOXED, Scored, read_scored
 from cocal.drawing.bins import legend_entries, plot_reliability
 from cocal.drawing.style import INK, LEGEND, SMALL_PRINT, TEXT_WIDTH, paper_style, save_figure
-from cocal.errors import ContractError
+from cocal.errors import ConfigError, ContractError
 from cocal.fitting.about import About
 from cocal.fitting.baselines import agreement, baselines, recalibrated
 from cocal.fitting.held_out import LEAST_QUESTIONS, HeldOut
@@ -65,6 +65,8 @@ _COLOUR = "#2c6fad"
 def read(source: Path, reading: Reading, name: str = "confidence", others: Sequence[str] = ()) -> Scored:
     """Read confidences, those of other fields to compare with, and labels. A ContractError names file and row where a
     label is missing or a confidence is not from 0 to 1, and the file where no row has a confidence."""
+    if {*others} & {name, "constant"}:
+        raise ConfigError(f"--beside {name}: names the confidence itself, or a row of the table; name another field")
     scored = read_scored(source, reading, ["label"], name=name, others=others, answers=True, answer=BOXED)
     if np.isnan([scored.confidence, *scored.others.values()]).any(axis=0).all():
         fields = " and in ".join(map(repr, [name, *others]))
@@ -97,6 +99,8 @@ def beside(scored: Scored, numbers: pd.DataFrame, card: HeldOut | None, settings
         fitted |= baselines(correct, fold, cut, length + 1, tokens, agreed)
     others = given | fitted
     parts, lines = {"all of these": np.ones(len(correct), dtype=bool)}, [_FITTED if fitted else _UNFITTED, ""]
+    if given and not valid.all():
+        lines += [f"{(~valid).sum():,} responses lack one of these confidences and have no part.", ""]
     if cut is not None and cut.any() and not cut.all():
         parts["those that ended"] = ~cut
     for name, part in parts.items():
@@ -104,23 +108,17 @@ def beside(scored: Scored, numbers: pd.DataFrame, card: HeldOut | None, settings
         whole, own = part.all() and valid.all(), (questions[part], confidence[part], correct[part])
         quality = quality_of(*own, kept, settings, numbers if whole else measured(*own, settings, PAIRED))
         more = {"on the companion's card": card} if part.all() else {}
-        lines += [f"{name.capitalize()}, {part.sum():,}:", "", *quality.table(more, own="confidence")[2:], ""]
-        if standing := quality.standing("confidence"):
+        lines += [f"{name.capitalize()}, {part.sum():,}:", "", *quality.table(more, own=scored.name)[2:], ""]
+        if standing := quality.standing(scored.name):
             lines += [f"On {name} {standing}.", ""]
         for title in given:
-            lines += [_difference(title, kept[title], *own[1:], quality.others[title]), ""]
+            lower, upper = quality.others[title].get("lower"), quality.others[title].get("upper")
+            within = "" if lower is None or upper is None else f" ({lower:+.4f} to {upper:+.4f})"
+            less = np.square(kept[title] - own[2]).mean() - np.square(own[1] - own[2]).mean()
+            lines += [f"Brier score of {title} less that of {scored.name}: {less:+.4f}{within}.", ""]
         if quality.like_a_constant:
             lines += [f"On {name} the confidence is no better than a constant.", ""]
     return lines[:-1]
-
-
-def _difference(
-    name: str, other: np.ndarray, confidence: np.ndarray, correct: np.ndarray, found: Mapping[str, float | None]
-) -> str:
-    less = np.square(other - correct).mean() - np.square(confidence - correct).mean()
-    lower, upper = found.get("lower"), found.get("upper")
-    within = "" if lower is None or upper is None else f" ({lower:+.4f} to {upper:+.4f})"
-    return f"Brier score of {name} less the confidence's: {less:+.4f}{within}."
 
 
 def report(

@@ -2,9 +2,9 @@
 
 import json
 import logging
-import shutil
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 from safetensors import SafetensorError
@@ -20,6 +20,9 @@ from cocal.store.damage import unreadable
 from cocal.store.files import read_labelled, write_document
 from cocal.store.folders import file_digest
 from cocal.store.origin import SEAL
+
+if TYPE_CHECKING:
+    from huggingface_hub import HfApi
 
 WEIGHTS, CONFIG, CARD = "model.safetensors", "config.json", "README.md"
 """Files of a saved companion."""
@@ -82,7 +85,10 @@ def write(folder: Path, companions: Companions, about: About, alone: tuple[Compa
         if alone is not None:
             _write(new / ALONE, *alone)
         elif is_companion(folder / ALONE):
-            shutil.rmtree(folder / ALONE)
+            for name in (WEIGHTS, CONFIG, CARD):
+                (folder / ALONE / name).unlink(missing_ok=True)
+            with suppress(OSError):  # others have put something there
+                (folder / ALONE).rmdir()
 
 
 def check_place(folder: Path) -> None:
@@ -101,6 +107,14 @@ def _write(folder: Path, companions: Companions, about: About) -> None:
     written = {_DIGEST: file_digest(folder / WEIGHTS)}
     write_document(folder / CONFIG, about.model_dump(mode="json"), written)
     write_text(folder / CARD, about.card())
+
+
+def may_hold(hub: "HfApi", name: str, revision: str | None) -> bool:
+    """True if a repository of the Hub has no files like a companion's, or says that it is one."""
+    held = {WEIGHTS, CONFIG} & {*hub.list_repo_files(name, revision=revision)}
+    if CONFIG not in held:
+        return not held
+    return is_companion(Path(hub.hf_hub_download(name, CONFIG, revision=revision)).parent)
 
 
 def is_companion(folder: Path) -> bool:

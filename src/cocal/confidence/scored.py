@@ -16,6 +16,7 @@ from cocal.answers.judge import ExactMatch
 from cocal.answers.settings import VerifierSettings
 from cocal.confidence import BY, COURSE, LEARNT, LEARNT_FROM, RESPONSE, TOKENS
 from cocal.errors import ContractError
+from cocal.fitting.held_out import LEAST_QUESTIONS
 from cocal.metrics.bootstrap import centred_interval, generator_for, resampled_means
 from cocal.metrics.choices import best_of_n, candidates, certified, first, vote
 from cocal.metrics.settings import MetricSettings
@@ -39,6 +40,7 @@ class Scored:
     """Scored responses in the order of their file.
 
     Attributes:
+        name: Field of the confidence.
         names: What tells each of q questions, in the order in which they first occur.
         known: The question of every text, list of token ids and question id that does not contradict the prompts.
         question: int64 (n,), question of each response, an index into `names`.
@@ -56,6 +58,7 @@ class Scored:
     """
 
     source: Path
+    name: str
     names: list[str]
     known: Mapping[str, int]
     question: np.ndarray
@@ -166,6 +169,7 @@ def read_scored(
     notes += [f"confidences: {absent.sum():,} of {len(confidence):,} are null"] * bool(absent.any())
     return Scored(
         source,
+        name,
         *_named(question.tolist(), titles, [where.removeprefix(f"{source}: ") for where in wheres]),
         question,
         confidence,
@@ -272,6 +276,8 @@ def accuracies(pools: Scored, chosen: Mapping[str, np.ndarray], settings: Metric
     value = right.mean(axis=1)
     drawn = resampled_means(right, settings.resamples, generator_for(settings.seed, "questions"))
     lower, upper = centred_interval(value, drawn, settings.level)
+    if len(pools.names) < LEAST_QUESTIONS:
+        lower = upper = np.nan
     return pd.DataFrame({"rule": [*chosen], "value": value, "lower": lower, "upper": upper})
 
 

@@ -3,7 +3,7 @@
 import hashlib
 import logging
 from importlib.resources import files
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -68,9 +68,11 @@ class BaseModelFacts(Model):
     @classmethod
     def of(cls, config: "PretrainedConfig", name: str | None = None) -> "BaseModelFacts":
         """The facts in the configuration of a transformers model."""
-        text = text_config(config)
+        text, name = text_config(config), name or config.name_or_path or "unnamed"
+        if may_be_on_hub(name) and Path(name).is_dir():  # somebody else's there would be taken for it
+            name = f"./{name}"
         return cls(
-            name=name or config.name_or_path or "unnamed",
+            name=name,
             revision=getattr(config, "_commit_hash", None),
             model_type=config.model_type,
             hidden=text.hidden_size,

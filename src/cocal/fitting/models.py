@@ -111,8 +111,11 @@ class Checkpoint:
 
     def identity(self) -> str:
         """Digest that tells this checkpoint from others, which may have the same weights and another tokenizer."""
-        endings = (".json", ".jinja", ".txt", ".model")  # of settings, tokenizer and chat template
-        small = sorted(file for file in self.folder.iterdir() if file.suffix in endings)
-        files = {file.name: file_digest(file) for file in small}
-        alone = self.revision or digest([self.weights, files])
-        return alone if self.adapter is None else digest([alone, self._adapter_digest])
+        alone = self.revision or digest([self.weights, _settings(self.folder)])
+        return alone if self.adapter is None else digest([alone, self._adapter_digest, _settings(self.adapter)])
+
+
+def _settings(folder: Path) -> dict[str, str]:
+    """Digests of the files of settings, tokenizer and chat template, by their names."""
+    endings = (".json", ".jinja", ".txt", ".model")
+    return {file.name: file_digest(file) for file in sorted(folder.iterdir()) if file.suffix in endings}

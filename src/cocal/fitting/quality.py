@@ -63,8 +63,9 @@ def measured(
     )[0]
     least, most = ([bounds[name] for name in metrics] for bounds in (LEAST, MOST))
     lower, upper = centred_interval(values, resampled.T, settings.level, least, most)
-    if len(names) < LEAST_QUESTIONS:
-        lower = upper = np.full(len(metrics), np.nan)
+    valid = len(np.unique(place[~np.isnan(confidence)]))  # the accuracy alone counts the others, too
+    few = np.array([(len(names) if name == "accuracy" else valid) < LEAST_QUESTIONS for name in metrics])
+    lower, upper = (np.where(few, np.nan, ends) for ends in (lower, upper))
     return pd.DataFrame({"metric": metrics, "value": values, "lower": lower, "upper": upper})
 
 

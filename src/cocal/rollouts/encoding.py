@@ -41,7 +41,8 @@ class Encoder:
     """Turns samples into token ids; nothing but padding is taken from given ids.
 
     What ends a response is what the checkpoint's settings, its tokenizer or the chat template name. A text is tokenised
-    anew and given the token that ends a turn in the template, unless it has one; where texts have, others were cut.
+    anew and given the token that ends a turn in the template, or behind a prompt that is a text without a chat the
+    tokenizer's own, unless it has one; where texts have, others were cut.
 
     A prompt's text is taken for one of four things: a template's text with its markers (`<|im_start|>` and the like),
     such a text without them (as verl writes it), which is rendered again and compared, the whole text that the policy
@@ -170,7 +171,8 @@ class Encoder:
             limit = self.reading.max_response_length
             truncated = not ended and (told if limit is None else len(ids) >= limit)
         if not (given or truncated or ended):
-            own = self._tokenizer.eos_token_id if origin == "text" else None  # no template has begun such a reply
+            plain = origin == "text" and MARKERS not in self.reading.ignored  # no template has begun such a reply
+            own = self._tokenizer.eos_token_id if plain else None
             end = self._end if own is None else [own]
             ids = np.append(ids, end if sample.ended_by is None else sample.ended_by).astype(ids.dtype)
         check_tokens(sample.where, prompt, ids, self.policy.vocabulary)
@@ -190,13 +192,11 @@ class Encoder:
         key = (repr(sample.prompt), sample.raw, repr(sample.tools), repr(sample.template_fields))
         if key not in self._known:
             text, origin = self._text(sample)
-            ids = np.asarray(self._ids(text, whole=origin == "text"), dtype=np.int32)
+            ids = np.asarray(self._ids(text, whole=origin in ("text", "template")), dtype=np.int32)
             if not len(ids):
                 raise ContractError(f"{sample.where}: the prompt has no token; correct or delete the row")
             if origin == "template":
                 ids = self._padding.prompt(ids, sample.where)
-                if self._begun is not None and ids[0] != self._begun:
-                    ids = np.append(self._begun, ids).astype(ids.dtype)
             self._known[key] = ids, origin
         return self._known[key]
 
@@ -229,7 +229,7 @@ class Encoder:
         elif messages[-1]["role"] == "assistant":
             wrong = (
                 "the chat ends with the assistant's reply; give the messages before it as the prompt, and the reply as "
-                "the response, or --ignore messages if the prompt stands beside them"
+                "the response, or leave the chat aside (--ignore messages) if the prompt stands beside it"
             )
         elif left := [role for role in sorted(roles) if not writes(self._tokenizer, role, self._written)]:
             wrong = f"the template leaves out what the {left[0]} says; give prompt_ids, or --ignore {left[0]}"
@@ -289,10 +289,10 @@ class Encoder:
         return self._rendered(_messages(["user"], [_USER]), self.reading.thinking)
 
     @cached_property
-    def _begun(self) -> int | None:
-        """The beginning token that the template writes, which people take away lest their engine writes it twice."""
-        first = self._ids(self._asking)[0]
-        return first if first == self._tokenizer.bos_token_id else None
+    def _begin(self) -> list[int]:
+        """The ids with which the tokenizer begins texts."""
+        begun, alone = (self._tokenizer(_USER, add_special_tokens=more)["input_ids"] for more in (True, False))
+        return next((begun[:k] for k in range(len(begun)) if begun[k : k + len(alone)] == alone), [])
 
     @cached_property
     def _markers(self) -> re.Pattern | None:
@@ -350,13 +350,14 @@ class Encoder:
         self, messages: Sequence[Mapping[str, Any]], thinking: bool, tools: Any = None, fields: Any = None
     ) -> str:
         more = {**self.reading.template_fields, **(fields or {})}
-        tools = tools or more.pop("tools", None)
+        within = more.pop("tools", None)
+        tools = tools or within
         return render(self._tokenizer, messages, thinking, self.reading.template, tools, self.day, more)
 
     def _ids(self, text: str, whole: bool = False) -> list[int]:
-        """The ids of a text; of a whole one, which no template has begun, as the tokenizer begins texts, once."""
-        begun = text.startswith(self._tokenizer.bos_token or "\0")
-        return self._tokenizer(text, add_special_tokens=whole and not begun)["input_ids"]
+        """The ids of a text; a whole one begins as the tokenizer begins texts, which engines let it do, but once."""
+        ids = self._tokenizer(text, add_special_tokens=False)["input_ids"]
+        return [*self._begin, *ids] if whole and not {*self._begin} <= {*ids} else ids
 
     def _plain(self, text: str) -> str:
         """A text without its special tokens, as `batch_decode` gives it."""

@@ -28,9 +28,9 @@ EVALUATION = re.compile(
     re.IGNORECASE,
 )
 """A word in the name of a file, a folder or a split that is no part of a training."""
-_SPLIT = re.compile(r"(?:\w+_)?(?:split|subset|mode|phase|partition|stage|fold|set)")
-_FLAG = re.compile(r"is_(?:eval|val|test|dev)|(?:is_)?(?:evaluation|validation|held_?out)|validate|is_train(?:ing)?")
-"""Fields that may say so of a row: by a word, or by being true, or not."""
+_SPLIT = re.compile(r"(?:\w+_)?(?:split|subset|mode|phase|partition)|stage|fold|set")
+_FLAG = re.compile(r"is_(?:eval(?:uation)?|val(?:idation)?|test|dev|held_?out)|validate|is_train(?:ing)?")
+"""Fields that may say so of a row, by a word, or by being true; `is_train` does so by being false."""
 SEVERAL_VERSIONS = "the response was written by several versions of the policy's weights"
 
 

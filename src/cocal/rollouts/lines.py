@@ -61,21 +61,24 @@ _PARTS = {
         r"demo(?:nstration)?s?|documents?|passages?|functions|prefix|suffix|prefill|preamble|persona|question|problem|query)"
         r"(?:_(?:prompts?|messages?|msg|text|instructions?|examples?))*|reasoning_effort|enable_thinking|prompt|prompt_text|"
         r"options|choices|contexts|conversations|dialog(?:ue)?s?|tool_(?:def(?:inition)?|schema)s|"
-        r"(?:full|final|complete|rendered|formatted)_prompt|(?:apply_)?chat_template(?:_kwargs)?",
+        r"(?:full|final|complete)_prompt|(?:apply_)?chat_template(?:_kwargs)?",
         re.IGNORECASE,
     ),
     "response": re.compile(
         r"(?:\w*_)?(?:reasoning|think(?:ing)?|thoughts?|cot|rationale)"
         r"(?:_(?:content|text|process|traces?|steps|details|blocks?|trajectory))?|completion|generation|"
-        r"(?:raw|full|complete|unparsed)_(?:response|output|completion|generation|text)",
+        r"(?:raw|full|complete|unparsed)_(?:response|output|completion|generation)",
         re.IGNORECASE,
     ),
     "stop": re.compile("stop(?:_(?:str(?:ing)?s?|sequences|words?))?"),
 }
 """Names of fields that may be a part of the prompt, or of the response or its end, which are read without them."""
-_SETTINGS = "sampling_params", "generation_config", "generation_kwargs", "extra_body"
-"""Fields within which others of these names may stand."""
-_SPECIAL = re.compile(r"(?:<[|｜][^<>]*[|｜]>|</s>)\s*$")
+_SETTINGS = "sampling_params", "generation_config", "generation_kwargs", "extra_body", "options"
+"""Fields of settings, within which others of these names may stand."""
+_SENT = re.compile("(?:full|final|complete)_prompt|prompt_text")
+"""Names of the text that a policy read in place of a chat."""
+_SPECIAL = re.compile(r"(?:(?:<[|｜][^<>]*[|｜]>|</s>|<eos>|<end_of_turn>|<turn\|>)\s*)+$")
+"""End tokens, with which a text may end or not."""
 
 
 @dataclass(frozen=True)
@@ -122,9 +125,12 @@ class Fields:
         labels = [meaning for meaning in NEEDED["label"] if meaning in mapping] or NEEDED["label"]
         unread = {*NEEDED["label"]}.difference(labels if "label" in needs else ())
         unread |= {*ignored} - {"prompt", "response", "model"}
+        if "finish_reason" in unread and "finish_reason" not in entry:  # then `stop_reason` is its name
+            unread.add("stop_reason")
         names = {meaning: (mapping[meaning],) if meaning in mapping else known for meaning, known in FIELDS.items()}
         names = {m: [name for name in known if name not in unread] for m, known in names.items() if m not in unread}
-        taken = {m: fields[0] for m, known in names.items() if (fields := [name for name in known if name in entry])}
+        there = {m: [n for n in known if n in entry and not _counts(entry[n], m)] for m, known in names.items()}
+        taken = {meaning: known[0] for meaning, known in there.items() if known}
         if absent := [f"--field {meaning}={name}" for meaning, name in mapping.items() if meaning not in taken]:
             raise ContractError(f"{where}: there is no such field for {absent[0]}; its fields are {listed(entry)}")
         for what in needs:
@@ -167,7 +173,7 @@ class Fields:
             for meaning in meanings
             if (fields := [name for name in self.names.get(meaning, ()) if _given(entry.get(name), meaning)])
         }
-        stop = entry.get(names.get("stop", ""))
+        stop = entry.get("stop_reason") if names.get("stop") == "stop_reason" else None
         told = isinstance(stop, str) and stop.strip().lower() in (*COMPLETE, *CUT)
         if told or names.get("stop") == names.get("finish_reason"):  # `stop_reason` is the reason of the end
             names.pop("stop", None)
@@ -221,12 +227,15 @@ class Fields:
             read = outer in self.taken.values() and name != aside
             if part is None or given[part] is not None or outer in self.ignored or read:
                 continue
+            if (part == "response" and isinstance(value, Mapping)) or (part == "stop" and sample.truncated):
+                continue  # what an API has answered as a whole, and strings that have not come
             texts, whole = _said(value), comparable(getattr(sample, part) or "")
             if part != "asked":  # which a reply may end with, and its text lack
                 texts = [_SPECIAL.sub("", text) for text in texts]
             said, lacking = " ".join(texts), [text for text in texts if comparable(text) not in whole]
             chat = None if isinstance(sample.prompt, str) else sample.question  # its text may be beside it, as rendered
-            rendered = (name == aside or name.endswith("_prompt")) and chat and comparable(chat) in comparable(said)
+            sent = name == aside or _SENT.fullmatch(name)
+            rendered = sent and chat and comparable(chat) in comparable(said)
             if lacking and not rendered:
                 where, what = "put it there (messages, chat_template_kwargs)", "be a part of prompt or response"
                 if part == "stop":
@@ -261,7 +270,7 @@ def samples(
             fields = Fields.of(first, reading.fields, where, *how)
         if not entry.keys() <= seen.keys():
             seen |= entry
-        useless = why or exclusions.evaluated(entry, reading.ignored)
+        useless = why or exclusions.evaluated(entry, {*reading.ignored, *reading.fields.values()})
         sample = Sample.read(where, left_out=useless) if useless else fields.sample(entry, where)
         if exclusions.several_versions(entry) and not sample.doubt:
             sample = sample.model_copy(update={"doubt": exclusions.SEVERAL_VERSIONS})
@@ -278,10 +287,12 @@ def _part_of(name: str) -> str | None:
 
 
 def _each(entry: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
-    """The fields of a line, with their names and those of the fields that hold them, which are mostly the same."""
-    yield from ((name, name, value) for name, value in entry.items())
-    within = ((outer, entry[outer]) for outer in _SETTINGS if isinstance(entry.get(outer), Mapping))
-    yield from ((outer, name, value) for outer, values in within for name, value in values.items())
+    """The fields of a line, and those within its settings: the name of the field that holds it, its own, and its
+    value."""
+    within = {outer: entry[outer] for outer in _SETTINGS if isinstance(entry.get(outer), Mapping)}
+    yield from ((name, name, value) for name, value in entry.items() if name not in within)
+    for outer, values in within.items():
+        yield from ((outer, name, value) for name, value in values.items() if value != entry.get(name))
 
 
 def _said(value: Any) -> list[str]:
@@ -294,9 +305,13 @@ def _said(value: Any) -> list[str]:
 
 
 def _given(value: Any, meaning: str) -> bool:
-    if meaning in ("prompt_ids", "response_ids") and isinstance(value, int):
-        return False  # a count of tokens
-    return value is not None and not (meaning in NEEDED["prompt"] and isinstance(value, str) and not value.strip())
+    blank = meaning in NEEDED["prompt"] and isinstance(value, str) and not value.strip()
+    return value is not None and not blank and not _counts(value, meaning)
+
+
+def _counts(value: Any, meaning: str) -> bool:
+    """True of a number of tokens in the place of their ids."""
+    return meaning in ("prompt_ids", "response_ids") and isinstance(value, (int, float))
 
 
 def read(

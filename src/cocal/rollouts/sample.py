@@ -30,9 +30,9 @@ Origin = Literal["ids", "chat", "template", "restored", "text"]
 ORIGINS: dict[Origin, str] = {
     "ids": "exact token ids",
     "chat": "chats, put into the template",
-    "template": "texts with chat markers, tokenised as they are",
+    "template": "texts with chat markers, tokenised as whole texts",
     "restored": "texts without chat markers, which were put back",
-    "text": "texts without a chat, tokenised as they are",
+    "text": "texts without a chat, tokenised as whole texts",
 }
 """The sources of the ids of prompts, in words."""
 

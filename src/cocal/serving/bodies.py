@@ -101,6 +101,7 @@ def telling(body: Any) -> list[str]:
 
 def steered(body: Any) -> bool:
     """Whether vLLM's body says which tokens may be drawn. A client could force a sure end behind the model's words."""
-    form = getattr(body, "response_format", None)
-    names = ("logit_bias", "allowed_token_ids", "structured_outputs")
-    return any(getattr(body, name, None) for name in names) or (form is not None and form.type != "text")
+    form = getattr(body, "response_format", None) or getattr(getattr(body, "text", None), "format", None)
+    names = ("logit_bias", "allowed_token_ids", "bad_words", "structured_outputs")
+    called = getattr(body, "tool_choice", None) not in (None, "auto", "none")
+    return called or any(getattr(body, name, None) for name in names) or (form is not None and form.type != "text")

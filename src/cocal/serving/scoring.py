@@ -108,12 +108,10 @@ class Scorer:
     def of(self, output: Any, reason: str | None = None) -> Confidence:
         """The confidence by what comes with an output, which may be None, with this reason if it has a value."""
         values = output and (output.kv_transfer_params or {}).get(CONFIDENCES)
-        if not values:
+        if not values or not np.isfinite(values).all():  # the states of a model may overflow in its precision
             return Confidence(None, FAILED)
         chosen = [value for (target, _), value in zip(self.members, values, strict=True) if target == self.target]
         names = [f"{target}-{seed}" for target, seed in self.members]
-        if not np.isfinite(values).all():  # the states of a model may overflow in its precision
-            return Confidence(None, FAILED)
         return Confidence(float(np.mean(chosen)), reason, dict(zip(names, values, strict=True)))
 
 
@@ -147,11 +145,11 @@ class Recorder:
                 prompt = prompt or output.prompt_token_ids
                 (choice,) = output.outputs
                 response += choice.token_ids
-                course = (output.kv_transfer_params or {}).get(COURSE)
                 if choice.finish_reason is not None:
+                    course = [_finite(value) for value in (output.kv_transfer_params or {}).get(COURSE, ())]
                     confidence = await self._scorer.generated(output, prompt, response)
                     if self.every:
-                        values = {"every": self.every, "tokens": len(response), "values": course or []}
+                        values = {"every": self.every, "tokens": len(response), "values": course}
                         confidence = confidence._replace(course=values)
                     self._confidences[index] = confidence
                 yield output
@@ -163,7 +161,7 @@ class Recorder:
             async for output in outputs:
                 for choice in output.outputs:
                     course = (output.kv_transfer_params or {}).get(COURSE)
-                    if choice.finish_reason is None and course:
+                    if choice.finish_reason is None and course and _finite(course[1]) is not None:
                         self.grown[first + choice.index] = course
                 yield output
 
@@ -171,6 +169,10 @@ class Recorder:
         """The confidence in one choice, or in the last one."""
         known = self._confidences.get(self._choices - 1 if index is None else index, Confidence(None, NOT_FOLLOWED))
         return known._replace(reason=known.reason or self._reason)
+
+
+def _finite(value: float) -> float | None:
+    return value if np.isfinite(value) else None
 
 
 RECORDER: ContextVar[Recorder | None] = ContextVar("recorder", default=None)

@@ -41,21 +41,21 @@ _COMPANION = Gauge(
     ["companion", "base_model", "block", "poolings", "target", "seeds"],
     multiprocess_mode="mostrecent",
 )
+COUNTING = "/metrics"
+"""The route that tells why answers ended, and so needs the key where answers may be withheld."""
 OPEN = frozenset(
     (
         *("/openapi.json", "/docs", "/docs/oauth2-redirect", "/redoc", "/static"),
-        *("/load", "/version", "/kv_event_sources", "/health", "/metrics", "/ping"),
+        *("/load", "/version", "/kv_event_sources", "/health", COUNTING, "/ping"),
         *("/v1/models", "/v1/messages/count_tokens"),
         *("/v1/chat/completions/render", "/v1/messages/render", "/v1/completions/render", "/v1/responses/render"),
         *("/v1/chat/completions/derender", "/v1/completions/derender", "/inference/v1/abort_requests"),
         *("/scale_elastic_ep", "/is_scaling_elastic_ep"),
     )
 )
-"""Routes of vLLM's that tell nothing of what the model writes, and need no key."""
+"""Routes of vLLM's that tell nothing of what the model writes, and need no key where nothing is withheld."""
 GUARDED = frozenset(("/tokenize", "/detokenize"))
 """Routes that tell as little, but compute for whoever asks, who needs the key."""
-COUNTING = "/metrics"
-"""The route that tells why answers ended, and so needs the key where answers may be withheld."""
 OWN = frozenset(("/", "/v1/chat/completions", "/v1/completions", "/v1/confidence"))
 """Routes of ours that stay on; they withhold what is to be withheld."""
 router = APIRouter()

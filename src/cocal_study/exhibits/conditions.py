@@ -34,7 +34,7 @@ _FACTOR = 1.5
 """A required value is at most so many times the paper's, and the paper's so many times it."""
 _BEFORE = "Accuracy before training (%)"
 """A condition that is required but where a study has a second sampling. The paper's sampling raises the accuracy of the
-embedded study's policies by 13 to 25 points over that of their rollouts, before training beyond the bound in most
+embedded study's policies by 14 to 25 points over that of their rollouts, before training beyond the bound in most
 replicates; every other condition stays required, and the policies are those that were admitted before."""
 _VALID = "Valid stated confidences before training (%)"
 _RIGHT = "Right among the rollouts that are kept (%)"

@@ -101,8 +101,9 @@ def _caption(layout: Layout, costs: Mapping[str, Any]) -> str:
     fitted = counted(fit.items, "companion")
     if postcal_fit.items != fit.items:
         fitted += f" of CoCal and {counted(postcal_fit.items, 'companion')} of PostCal"
-    some = latency.pool_questions < latency.generation_questions
-    pool = f"{counted(latency.pool, 'response')} each" + f" to {latency.pool_questions} of them" * some
+    pool, pooled = f"{counted(latency.pool, 'response')} each", latency.pool_questions
+    if pooled and pooled < latency.generation_questions:
+        pool += f" to {pooled} of them"
     work: dict[str, list[str]] = {}
     for kind, words in _WORK.items():
         work.setdefault(costs[kind].device, []).append(words)

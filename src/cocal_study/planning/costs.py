@@ -56,8 +56,8 @@ class Latency(Model):
     """Wall-clock time per question, with one response each."""
     pool: Count
     """Number of responses per question that self-consistency compares."""
-    pool_questions: Count
-    """Number of questions whose pools were generated in one batch."""
+    pool_questions: Count | None = None
+    """Number of questions whose pools were generated in one batch; None if all."""
     pool_seconds: Positive
     """Wall-clock time per question, with `pool` responses each."""
     predictions: Count

@@ -119,6 +119,18 @@ def test_the_command_judges_a_pair_and_a_file(tmp_path, capsys):
     found = [json.loads(line) for line in output.read_text().splitlines()]
     assert [(one["id"], one["correct"]) for one in found] == [(3, False), (8, True)]
     assert main(["verify", "5"]) == 2
-    file.write_text('{"gold": "5"}\n')
-    assert main(["verify", "--file", str(file), "--output", str(output), "--overwrite"]) == 2
-    assert "line 1" in capsys.readouterr().err
+    again = ["verify", "--file", str(file), "--output", str(output), "--overwrite"]
+    odd = {"gold": "5", "answer": "5\u2028", "said": "ü", "correct": None}
+    file.write_text("\ufeff" + json.dumps(odd) + "\n\n" + json.dumps(pairs[0], ensure_ascii=False) + "\n")
+    assert main(again) == 0
+    found = [json.loads(line) for line in output.read_text().splitlines()]
+    assert [(one.get("said"), one["correct"]) for one in found] == [("ü", True), (None, False)]
+    for content, message in (('{"gold": "5"}\n', "line 1: lacks texts under"), ("", "the file is empty")):
+        file.write_text(content)
+        assert main(again) == 2
+        assert message in capsys.readouterr().err
+    assert len(output.read_text().splitlines()) == 2
+    output.write_text("notes of mine\n")
+    assert main(again) == 2
+    assert f"{output}: is nothing that `cocal verify` makes; write elsewhere" in capsys.readouterr().err
+    assert output.read_text() == "notes of mine\n"

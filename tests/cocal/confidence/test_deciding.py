@@ -38,7 +38,12 @@ def test_best_of_n_writes_the_most_confident_response_of_each_question(decide, c
     assert "3 of them get another answer than that of the majority vote" in printed  # c is a tie: the first answer
     assert "2 of them get another answer than that of the first response" in printed
     for rule, accuracy in (("best of n", "33.3"), ("majority vote", "66.7"), ("first response", "33.3")):
-        assert f"accuracy of the {rule:<26} {accuracy:>5} %  (" in printed
+        assert f"accuracy of the {rule:<26} {accuracy:>5} %\n" in printed, "three questions give no interval"
+    assert (
+        decide("best-of-n", [one | {"question_id": f"{one['question_id']}{k}"} for k in range(4) for one in POOL])[0]
+        == 0
+    )
+    assert "accuracy of the best of n                   33.3 %  (" in capsys.readouterr().out
 
 
 def test_a_vote_adds_the_confidences_of_equivalent_answers(decide, capsys):

@@ -139,7 +139,7 @@ def test_other_confidences_stand_beside_it_with_paired_intervals(capsys, report)
         for k, (c, n, y) in enumerate(zip(confidence, near, correct, strict=True))
     ]
     rows[0]["far"] = rows[95]["far"] = None
-    assert report(*rows, flags=["--beside", "near", "far", "--resamples", "400"]) == 0
+    assert report(*rows, flags=["--beside", "near", "--beside", "far", "--resamples", "400"]) == 0
     printed = capsys.readouterr().out
     (table,) = tables(printed)
     kept = slice(1, 95)
@@ -149,7 +149,7 @@ def test_other_confidences_stand_beside_it_with_paired_intervals(capsys, report)
     sums, sizes = (np.bincount(np.arange(96)[kept] // 2, weights) for weights in (excess, np.ones(94)))
     picked = draw.integers(0, 48, (4000, 48))
     low, high = np.quantile(sums[picked].sum(axis=1) / sizes[picked].sum(axis=1), (0.025, 0.975))
-    found = re.search(r"Brier score of near less the confidence's: (\S+) \((\S+) to (\S+)\)\.", printed)
+    found = re.search(r"Brier score of near less that of confidence: (\S+) \((\S+) to (\S+)\)\.", printed)
     value, lower, upper = (float(number) for number in found.groups())
     assert value == pytest.approx(excess.mean(), abs=5e-5)
     assert (lower, upper) == pytest.approx((low, high), abs=0.2 * (high - low))
@@ -160,6 +160,13 @@ def test_other_confidences_stand_beside_it_with_paired_intervals(capsys, report)
     fitted = recalibrated(logit, correct, folds_of([str(k // 2) for k in range(96)], 42))
     (table,) = tables(capsys.readouterr().out)
     assert table["Brier score"]["near after recalibration"] == f"{compared(fitted, correct)['brier']:.3f}"
+    assert "2 responses lack one of these confidences and have no part." in printed
+    assert report(*rows, flags=["--name", "near", "--beside", "confidence"]) == 0
+    (table,) = tables(capsys.readouterr().out)
+    assert table["Brier score"]["near"] == f"{compared(near, correct)['brier']:.3f}"
+    assert table["Brier score"]["confidence"] == f"{compared(confidence, correct)['brier']:.3f}"
+    assert report(*rows, flags=["--name", "near", "--beside", "near"]) == 2
+    assert "--beside near: names the confidence itself" in capsys.readouterr().err
     assert report(*rows, flags=["--beside", "nearer"]) == 2
     assert "line 1: there is no field 'nearer'; add it by `cocal score`, or name another (--beside)" in (
         capsys.readouterr().err
@@ -215,6 +222,18 @@ def test_invalid_confidences_count_for_the_accuracy_alone(tmp_path, capsys, repo
     assert np.isnan(numbers["auroc"])
     assert "20 of them have no valid confidence" in (tmp_path / "report/index.html").read_text(encoding="utf-8")
     assert "the lines name no question" in capsys.readouterr().out
+    few = [{"question_id": k, "confidence": 0.3 if k < 9 else None, "correct": k % 3 > 0} for k in range(30)]
+    assert report(*few) == 0
+    numbers = pd.read_csv(tmp_path / "report/numbers.csv").set_index("metric")["lower"]
+    assert np.isfinite(numbers["accuracy"])
+    assert np.isnan(numbers["brier"]), "of nine questions"
+    page = tmp_path / "report/index.html"
+    page.write_text("<p>mine</p>")
+    capsys.readouterr()
+    assert report(*few) == 2
+    assert "report: is nothing that `cocal evaluate` makes" in capsys.readouterr().err
+    assert page.read_text() == "<p>mine</p>"
+    page.unlink()
     assert report({"confidence": None, "correct": True}) == 2
     assert "no response has a valid confidence in 'confidence'; there is nothing to evaluate" in capsys.readouterr().err
 

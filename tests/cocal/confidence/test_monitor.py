@@ -126,21 +126,40 @@ def test_a_label_of_another_name_than_at_the_fit_is_read(tmp_path, own, monitor)
 
 
 def test_the_bounds_are_those_of_the_card_where_none_is_given(tmp_path, own, source, monitor):
-    path = own.companion / "config.json"
-    card = json.loads(path.read_text())["held_out"]["metrics"]
-    wanted = {one["metric"]: one for one in card}
-    monitor(source)
-    found = pd.read_csv(tmp_path / "monitor.csv").iloc[0]
+    companion = Companion.from_pretrained(own.companion)
+    held = companion.about.held_out
+    wide = tuple(one.model_copy(update={"lower": one.value / 3, "upper": one.value / 2 + 0.5}) for one in held.metrics)
+    companion.about = companion.about.model_copy(update={"held_out": held.model_copy(update={"metrics": wide})})
+    companion.save_pretrained(tmp_path / "companion")
+    wanted = {one.metric: one for one in wide}
+    words = source, "--companion", tmp_path / "companion"
+    monitor(*words)
+    table = tmp_path / "monitor.csv"
+    found = pd.read_csv(table).iloc[0]
+    table.write_text(table.read_text().rstrip("\n"))  # as some editors leave it
+    monitor(*words)
+    assert len(pd.read_csv(table)) == 2
     for name, end in (("ece", "upper"), ("auroc", "lower"), ("brier", "upper")):
-        bound = wanted[name][end]
-        assert np.isnan(found[f"{name}_bound"]) if bound is None else found[f"{name}_bound"] == pytest.approx(bound)
+        assert found[f"{name}_bound"] == pytest.approx(getattr(wanted[name], end))
+
+
+def test_a_card_without_intervals_holds_nothing(tmp_path, own, source, monitor, capsys):
+    """Nor does it say so: then a bound has to be given."""
+    companion = Companion.from_pretrained(own.companion)
+    companion.about = companion.about.model_copy(update={"held_out": None})
+    companion.save_pretrained(tmp_path / "unmeasured")
+    assert monitor(source, "--companion", tmp_path / "unmeasured") == 2
+    assert "unmeasured: its card has no interval to hold new numbers against; give a bound" in capsys.readouterr().err
+    assert monitor(source, "--companion", tmp_path / "unmeasured", "--max-ece", "1") == 0
+    assert "auroc" in (printed := capsys.readouterr().out)
+    assert printed.count("no bound") == 2
 
 
 def test_what_cannot_be_monitored_is_refused_in_one_sentence(tmp_path, own, source, monitor, capsys):
     few = tmp_path / "few.jsonl"
     rows = source.read_text().splitlines()
     few.write_text("\n".join(line for line in rows if json.loads(line)["question_id"] in own.texts.index[:9]) + "\n")
-    assert monitor(few) == 2
+    assert monitor(few, *FAIR) == 2
     assert "give no interval; it takes at least 10" in capsys.readouterr().err
     assert monitor(own.verl, *FAIR) == 2
     assert f"{own.verl}: the companion has learnt from these rollouts" in capsys.readouterr().err

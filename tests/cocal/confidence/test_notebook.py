@@ -5,6 +5,7 @@ import json
 import re
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,7 +15,10 @@ from cocal import Companion
 from cocal.companion.settings import CompanionSettings
 from cocal.confidence.evaluation import html
 from cocal.errors import ContractError
+from cocal.fitting.about import BaseModelFacts
 from cocal.fitting.held_out import HeldOut
+from cocal.fitting.models import Checkpoint
+from cocal.models.loading import read_config
 from started import script
 
 SETTINGS = CompanionSettings(targets=("binary",), widths=(8, 4), dropout=(0.1,), passes=2, seeds=(42, 137))
@@ -138,6 +142,48 @@ def test_a_hub_that_is_not_reached_is_told_in_one_sentence(companion):
     with pytest.raises(ContractError, match=r"^me/mine: not uploaded \(.*\); save ") as told:
         companion.push_to_hub("me/mine")
     assert "\n" not in str(told.value)
+
+
+class Repository:
+    """The Hub's client with one repository, which is a folder."""
+
+    def __init__(self, folder: Path):
+        self.folder, self.deleted = folder, None
+
+    def create_repo(self, repo_id, private, exist_ok):
+        return SimpleNamespace(repo_id=repo_id)
+
+    def list_repo_files(self, name, revision):
+        return [file.name for file in self.folder.iterdir()]
+
+    def hf_hub_download(self, name, file, revision):
+        return str(self.folder / file)
+
+    def upload_folder(self, repo_id, folder_path, delete_patterns=None):
+        self.deleted = delete_patterns
+        shutil.copytree(folder_path, self.folder, dirs_exist_ok=True)
+        return "a-commit"
+
+
+def test_no_other_repository_is_replaced(companion, tmp_path, monkeypatch):
+    hub = Repository(tmp_path)
+    monkeypatch.setattr("huggingface_hub.HfApi", lambda token: hub)
+    for _ in range(2):
+        assert companion.push_to_hub("me/mine") == "a-commit"
+        assert hub.deleted == "states-alone/*"
+    (tmp_path / "config.json").write_text('{"model_type": "llama"}')
+    weights = (tmp_path / "model.safetensors").write_bytes(b"theirs")
+    with pytest.raises(ContractError, match=r"^me/mine: the repository holds something else than a companion"):
+        companion.push_to_hub("me/mine")
+    assert (tmp_path / "model.safetensors").stat().st_size == weights
+
+
+def test_a_model_of_a_folder_is_none_of_the_hub_s(own, tmp_path, monkeypatch):
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs/step-5").symlink_to(own.checkpoint)
+    monkeypatch.chdir(tmp_path)
+    assert Checkpoint.find("runs/step-5").architecture.shown == "step-5"
+    assert BaseModelFacts.of(read_config(own.checkpoint), "me/model").shown == "me/model"
 
 
 def test_the_notebook_of_the_documentation_runs(tmp_path, own, repository, monkeypatch):

@@ -6,6 +6,7 @@ import pytest
 
 from cocal import Companion
 from cocal.confidence import scoring
+from cocal.fitting.models import Checkpoint
 from cocal.rollouts import encoding
 from micro import own_copy
 from own_rollouts import CHANGES, exchange_ids, killed_at, read_lines, run, write_lines
@@ -75,6 +76,14 @@ def killed(tmp_path, own, monkeypatch):
     seen = killed_at(monkeypatch, Companion, "score_encoded", 3, 2)
     assert run(*command, tmp_path / "out.jsonl") == 130
     return command, source, seen
+
+
+def test_a_run_in_another_number_format_is_begun_anew(tmp_path, killed, monkeypatch):
+    """As on another processor of a cluster, where nothing was said of the format."""
+    command, _, seen = killed
+    monkeypatch.setattr(Checkpoint, "usual_precision", lambda self: "bfloat16")
+    assert run(*command, tmp_path / "out.jsonl") == 0
+    assert seen[3:] == [14, 14, 14, 14, 4]
 
 
 def other_digit(kept):

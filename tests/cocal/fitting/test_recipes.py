@@ -323,6 +323,10 @@ def test_one_of_states_alone_lies_beside_it(both, tmp_path):
     assert not (tmp_path / "new").exists()
     states.save_pretrained(tmp_path)
     assert not (tmp_path / "states-alone").exists()
+    found.save_pretrained(tmp_path)
+    (tmp_path / "states-alone/notes.txt").write_text("mine")
+    states.save_pretrained(tmp_path)
+    assert [file.name for file in (tmp_path / "states-alone").iterdir()] == ["notes.txt"]
     assert Companion.from_pretrained(tmp_path).identity() == states.identity()
 
 

@@ -228,7 +228,7 @@ def test_a_model_without_a_template_takes_plain_texts_or_a_template(own, made, f
     for name, more, template in (("plain", (), ""), ("mine", ("--template", tmp_path / "mine.jinja"), TEMPLATE)):
         output = tmp_path / name
         assert fit(rollouts, "--model", folder, *more, to=name) == 0
-        kind = {"plain": "texts without a chat, tokenised as they are", "mine": "chats, put into the template"}[name]
+        kind = {"plain": "texts without a chat, tokenised as whole texts", "mine": "chats, put into the template"}[name]
         assert f"60 prompts are {kind}" in capsys.readouterr().out
         companion = Companion.from_pretrained(output)
         assert companion.about.template == template

@@ -172,6 +172,7 @@ def test_a_field_of_the_prompt_or_the_response_is_not_dropped(reading, name):
         ("options", ["four", "five"], "field 'options' \\('four five'\\) may be a part"),
         ("choices", {"label": ["A"], "text": ["four"]}, "field 'choices' \\('A four'\\)"),
         ("full_prompt", "Think first.\nWhat is 1 + 3?", "field 'full_prompt' "),
+        ("options", {"temperature": 0.7, "stop": ["</a>"]}, "field 'stop' \\('</a>'\\) may have ended the response"),
         ("systemPrompt", "Be strict.", "field 'systemPrompt' "),
         ("system_prompts", ["Be strict."], "field 'system_prompts' \\('Be strict.'\\)"),
         ("chatHistory", [{"role": "user", "content": "Bonjour"}], "field 'chatHistory' \\('Bonjour'\\)"),
@@ -201,8 +202,19 @@ def test_fields_that_are_no_part_of_the_prompt_stay_unread(reading):
     rows = [row | {"raw_response": f"{row['response']}<|im_end|>", "completion": row["response"]} for row in rows]
     assert len(reading(SWITCH, *rows)[1].rows) == 6
     chats = [row | {"messages": [{"role": "user", "content": row.pop("prompt")}]} for row in answers()]
-    rendered = [row | {"rendered_prompt": RENDERED.replace("1", str(k))} for k, row in enumerate(chats)]
-    assert len(reading(SWITCH, *rendered)[1].rows) == 6
+    sent = [row | {"full_prompt": RENDERED.replace("1", str(k))} for k, row in enumerate(chats)]
+    assert len(reading(SWITCH, *sent)[1].rows) == 6
+    short = [row | {"system_prompt": f"Say {row['messages'][0]['content']} again."} for row in chats]
+    with pytest.raises(ContractError, match=r"field 'system_prompt' \('Say What is 0"):
+        reading(SWITCH, *short)
+
+
+def test_ends_that_have_not_come_and_answers_of_an_api_are_no_parts(reading):
+    cut = answers(truncated=True, sampling_params={"stop": ["</a>"]}, completion={"choices": [{"text": "I add."}]})
+    own = answers(chat_template_kwargs={"effort": "high"}, extra_body={"chat_template_kwargs": {"effort": "high"}})
+    whole = [row | {"raw_response": f"{row['response']}<eos><end_of_turn>\n"} for row in cut]
+    assert len(reading(SWITCH, *cut, *whole)[1].rows) == 12
+    assert len(reading(SWITCH, *own)[1].rows) == 6
 
 
 def test_a_reason_of_the_end_is_no_stop_string(reading):
@@ -210,12 +222,18 @@ def test_a_reason_of_the_end_is_no_stop_string(reading):
     assert tokenizer.decode(found.rows["response_ids"][1]) == "It is 4.<|im_end|>"
     with pytest.raises(ContractError, match=r"it ended by 'done'.*; or give --ignore finish_reason, if the policy"):
         reading(SWITCH, *answers(finish_reason="done"))
-    assert len(reading(SWITCH, *answers(finish_reason="done"), ignored=("finish_reason",))[1].rows) == 6
+    for name in ("finish_reason", "stop_reason"):
+        tokenizer, found = reading(SWITCH, *answers(**{name: "done"}), ignored=("finish_reason",))
+        assert tokenizer.decode(found.rows["response_ids"][1]) == "It is 4.<|im_end|>"
+    tokenizer, found = reading(SWITCH, *answers(finish_reason="stop", matched_stop="Finished"))
+    assert tokenizer.decode(found.rows["response_ids"][1]) == "It is 4.Finished"
 
 
 def test_tools_among_the_values_of_a_template_reach_it(reading):
     template = "{% for tool in tools or [] %}{{ tool.name }} {% endfor %}" + SWITCH
-    tokenizer, found = reading(template, *answers(chat_template_kwargs={"tools": [{"name": "adder"}]}))
+    tools = [{"name": "adder"}]
+    assert len(reading(template, *answers(tools=tools, chat_template_kwargs={"tools": tools}))[1].rows) == 6
+    tokenizer, found = reading(template, *answers(chat_template_kwargs={"tools": tools}))
     assert tokenizer.decode(found.rows["prompt_ids"][1]).startswith("adder <|im_start|>user")
 
 
@@ -323,7 +341,7 @@ def test_latex_and_code_are_no_escaped_texts(reading, caplog):
 def test_prompts_that_the_policy_read_as_texts_may_end_like_those(reading):
     """As verl's `input` has them, which is all that the policy read."""
     rows = [{"input": "User: 1 + 3?\nAssistant:", "output": str(k), "score": float(k > 1), "step": 1} for k in range(4)]
-    assert "4 prompts are texts without a chat, tokenised as they are" in reading(SWITCH, *rows)[1].notes
+    assert "4 prompts are texts without a chat, tokenised as whole texts" in reading(SWITCH, *rows)[1].notes
 
 
 @pytest.mark.parametrize(("template", "ids"), [(SWITCH, "ends"), (SWITCH, "lacks"), (SWITCH, "stops"), ("", "lacks")])
@@ -380,13 +398,14 @@ def test_what_some_rows_say_of_their_end_counts(reading):
 @pytest.mark.parametrize(
     "of_evaluation",
     [
-        *({"is_eval": 1}, {"is_eval": "true"}, {"is_test": 1.0}, {"evaluation": True}, {"held_out": True}),
+        *({"is_eval": 1}, {"is_eval": "true"}, {"is_test": 1.0}, {"is_evaluation": True}, {"is_held_out": True}),
         *({"is_train": False}, {"partition": "test"}, {"stage": "validation"}, {"data_split": "eval"}),
     ],
 )
 def test_rows_of_an_evaluation_are_left_out_however_they_say_it(reading, of_evaluation):
     (name,) = of_evaluation
-    trained = {"is_eval": 0, "is_train": True, "partition": "train", "is_valid": True, "test_score": 1}
+    trained = {"is_eval": 0, "is_train": True, "partition": "train", "is_valid": True, "evaluation": True}
+    trained |= {"problem_set": "MATH test"}
     _, found = reading(SWITCH, *answers(**trained), *(row | of_evaluation for row in answers()))
     assert len(found.rows) == 6
     assert any(note.startswith(f"6 rows left out: its {name} is ") for note in found.notes)

@@ -285,6 +285,11 @@ def test_a_beginning_that_an_engine_would_add_is_read(spoken):
     assert texts == [("text", f"{begin[0]}4 + 9 ="), ("template", whole), ("template", whole)]
     ends = [text(vocabulary, found.response[-1:]) for found in encoded(vocabulary, *asked, raw=True)]
     assert ends == [tokenizer.eos_token, "<|eot_id|>", "<|eot_id|>"]
+    (kept,) = encoded(vocabulary, asked[0], raw=True, ignored=("markers",))
+    assert text(vocabulary, kept.response[-1:]) == "<|eot_id|>", "of a text that somebody says to be a chat's"
+    tokenizer._tokenizer.post_processor = TemplateProcessing(single="$A", special_tokens=[])
+    (alone,) = encoded(vocabulary, asked[1])
+    assert text(vocabulary, alone.prompt) == whole.removeprefix(begin[0]), "where the tokenizer begins texts by nothing"
 
 
 STRANGE = ["<｜User｜>", "[INST] 2? [/INST]", "<s>", "<<SYS>>Add.<</SYS>>", "[gMASK]<sop>", "<｜begin▁of▁sentence｜>"]

@@ -4,11 +4,16 @@ from pathlib import Path
 
 from cocal.commands import flags
 from cocal.commands.flags import Command, Either, fields, flag, model, output, required
-from cocal.commands.outputs import FOLDER, Kind
+from cocal.commands.outputs import FOLDER, LINES, Kind
 
 
 def _is_monitor(file: Path) -> bool:
     return file.read_bytes().startswith(b"checkpoint,step,responses,questions,ece,")
+
+
+def _is_report(folder: Path) -> bool:
+    page = folder / "index.html"
+    return not page.exists() or b"Quality of the confidences in" in page.read_bytes()
 
 
 _COMPANION = required("--companion COMPANION", "its folder, or its name on the Hub")
@@ -44,13 +49,13 @@ _SCORED = (
 _VERIFY = (
     flag("pair", "gold answer and answer of a mathematical question", nargs="*"),
     flag("--file FILE", "judge JSON lines with `gold` and `answer` instead, of which --output is a copy", type=Path),
-    output("--output OUT", "the lines of --file with `correct` and `rule`"),
+    output("--output OUT", "the lines of --file with `correct` and `rule`", LINES),
     flags.OVERWRITE,
 )
 _RESAMPLES = flag("--resamples", "resamples of the questions for intervals", type=flags.RESAMPLES, default=1000)
 _DECIDED = (
     flag("input scored.jsonl", "JSON lines, as `cocal score` writes them", type=Path),
-    output("--output OUT", "JSON lines, one for each question", required=True),
+    output("--output OUT", "JSON lines, one for each question", LINES, required=True),
     flags.OVERWRITE,
     *_SCORED,
 )
@@ -98,7 +103,9 @@ with a probability of at least 1 - DELTA over the calibration questions, a stopp
 been right with a probability of at most RISK. The first response to each question counts.""",
         (
             flag("input scored.jsonl", "JSON lines, as `cocal score --every` writes them", type=Path),
-            output("--output OUT", "the same lines with `stopped_at`, a number of tokens or null", required=True),
+            output(
+                "--output OUT", "the same lines with `stopped_at`, a number of tokens or null", LINES, required=True
+            ),
             flags.OVERWRITE,
             *_SCORED,
             *_CERTIFIED,
@@ -199,7 +206,7 @@ _SCORE = (
     *model("the language model that gave the responses"),
     _ADAPTER,
     flag("input in.jsonl", "JSON lines with prompt and response: text or ids", type=Path),
-    output("output out.jsonl", "the same lines with a field `confidence`"),
+    output("output out.jsonl", "the same lines with a field `confidence`", LINES),
     flags.OVERWRITE,
     fields("such as response=output or prompt=question; by default as in `cocal fit`"),
     flags.IGNORED,
@@ -228,11 +235,11 @@ _SERVE = (
 )
 _EVALUATE = (
     flag("input scored.jsonl", "JSON lines with `confidence` and a label", type=Path),
-    output("--output FOLDER", "folder of the report", FOLDER, required=True),
+    output("--output FOLDER", "folder of the report", Kind(folder=True, alike=_is_report), required=True),
     flags.OVERWRITE,
     flag("--companion COMPANION", "the companion that gave them, whose card is to stand beside the numbers"),
     *_SCORED,
-    flag("--beside FIELD", "fields of other confidences to compare with", nargs="+", default=[]),
+    flag("--beside FIELD", "another confidence to compare with; once for each", default=[], action="append"),
     _RESAMPLES,
 )
 _MONITOR = (
