@@ -301,7 +301,9 @@ def _assignments(names: Iterable[sympy.Basic]) -> list[dict[sympy.Basic, sympy.R
         return [{}]
     points = [[values[(3 * row + column) % len(values)] + row for column in range(count)] for row in range(4)]
     points += [[abs(value) / 10 for value in points[0]], [-abs(value) for value in points[2]]]
-    points += [[abs(value) * 11 + 2 for value in points[1]]]  # far enough for floors to differ
+    for far, base in ((11, 2), (37, 61)):  # for floors to differ, and beyond where an absolute value bends
+        points += [[sign * (abs(value) * far + base) for value in points[1]] for sign in (1, -1)]
+    points += [[start + 2 * column for column in range(count)] for start in (5, -4 - 2 * count)]  # for floors, too
     return [dict(zip(ordered, point, strict=True)) for point in points]
 
 

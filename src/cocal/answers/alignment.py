@@ -25,11 +25,16 @@ _UNIT = re.compile(
 _ATTACHED = re.compile(rf"(?P<value>{NUMBER})\s?(?P<symbol>(?:{ONES}|{_SYMBOLS})(?:/(?:{ONES}))?){_POWER}")
 _WORDS = frozenset(DATA["counted"].split())
 """The words that may stand behind a number without changing it."""
+_ANGLE = re.compile(rf"({NUMBER})\s*\^\s*\{{?\s*\\circ\s*\}}?")
+"""An angle in degrees, whose sign is a unit where it stands behind a number alone."""
 _ABBREVIATED = {word: symbol for symbol, names in DATA["abbreviated"].items() for word in names.split()}
 _MONEY = r"(?:US\s*\\?\$|\\?\$|[€£¥₹¢]|Rs\.?|USD|EUR|GBP)"
 _PRICE = re.compile(rf"{_MONEY}\s*({NUMBER})|({NUMBER})\s*{_MONEY}")
 _LABEL = re.compile(rf"(?:\\(?:text|mathrm)\s*\{{\s*)?\(([A-H])\)\s*\}}?{GAP}*(?=\S)")
-_CHOICE = re.compile(r"(?:\\text\s*\{\s*)?([A-H])(?:\)|[.)]\s*\}?\s+\S.*)|\(([A-H])\)")
+_CHOICE = re.compile(
+    r"(?:\\text\s*\{\s*)?([A-H])(?:\)|[.)]\s*\}?\s+\S.*)|\(([A-H])\)"
+    r"|(?:\\text\s*\{\s*)?(?:[Oo]ption|[Cc]hoice)\s+\(?([A-H])\)?\.?\s*\}?"
+)
 _MEMBER = re.compile(
     r"(?P<before>(?:^|[,;]|\b(?:and|or)\b\s*\}?)\s*)"
     r"(?P<name>[A-Za-z](?:_\{?\w\}?)?|\([a-z](?:\s*,\s*[a-z])*\))\s*(?:\\in|=)\s*(?=[\[(]|\\\{)"
@@ -47,7 +52,7 @@ _FAMILY = re.compile(
     r"\}?\s*\$?(?P<letters>[a-z](?:\s*,\s*[a-z])*)\s*"
     r"(?:\\in\s*\\?(?:mathbb\s*)?\{?(?P<of>[ZNR])\}?\s*\$?|(?:\\text\s*\{\s*)?\s*is (?:an?|any) integer\s*\}?)\)?"
 )
-_IMAGINARY, _OTHER_IMAGINARY = re.compile(r"(?<![A-Za-z\\])i(?![A-Za-z])"), re.compile(r"(?<![A-Za-z\\])j(?![A-Za-z])")
+_IMAGINARY, _OTHER_IMAGINARY = (re.compile(rf"(?<![A-Za-z\\_{{]){letter}(?![A-Za-z])") for letter in "ij")
 SEVERAL = re.compile(r"\d\D*\b(?:and|or)\b\D*\d")
 GROUPED = re.compile(r"[+-]?[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]+)?")
 _ASSIGNED = re.compile(r"[^=,]*=\s*[+-]?[0-9]{1,3}(?:,[0-9]{3})+")
@@ -133,7 +138,8 @@ def _thousands(gold: str, answer: str) -> Pair:
 
 
 def _imaginary(gold: str, answer: str) -> Pair:
-    if _IMAGINARY.search(gold) and not _IMAGINARY.search(answer) and "j" not in gold:
+    complexes = [re.fullmatch(r"[^=,]*[0-9)}]\s*[+-][^=,]*", text) for text in (gold, answer)]
+    if all(complexes) and _IMAGINARY.search(gold) and not _IMAGINARY.search(answer) and "j" not in gold:
         return gold, _OTHER_IMAGINARY.sub("i", answer)
     return gold, answer
 
@@ -156,7 +162,7 @@ ALIGNMENTS = (
         lambda gold, answer: (_as_column(gold, answer), _as_column(answer, gold)),
     ),
     Said("Beside one number, `x=2,400` is one.", _thousands),
-    Said("Beside `i`, a lone `j` is the imaginary unit.", _imaginary),
+    Said("Beside `3+2i`, the `j` of `3+2j` is the imaginary unit.", _imaginary),
     Said(
         "The question says what is counted, so `15` equals `15 sides`, `9 \\text{ cm}^2` equals `9` and `77` equals "
         "`€77`; of the same unit both lose it, and with two different units both keep theirs. The words of units and "
@@ -184,6 +190,8 @@ def measured(text: str, beside: str) -> tuple[str, str | None]:
     """The value of a quantity and its unit; the text itself and None where it has none."""
     if match := _PRICE.fullmatch(text):
         return match[match.lastindex or 0], unit_name(re.sub(rf"{NUMBER}|[\s\\]|US(?!D)", "", text))
+    if angle := _ANGLE.fullmatch(text):
+        return angle[1], unit_name("degree")
     match = _UNIT.fullmatch(text)
     if match is None and (with_unit := _UNIT.fullmatch(beside)) and (with_unit["text"] or with_unit["word"]):
         match = _ATTACHED.fullmatch(text)

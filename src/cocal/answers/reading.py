@@ -25,7 +25,7 @@ _SPELLING = NormalizationConfig(basic_latex=True, units=False, malformed_operato
 _CONVERSION = ConversionConfig(lowercase_symbols=False)
 _UNREAD = re.compile(
     r"\\(?:ldots|equiv|pmod|forall|exists|to|rightarrow|Rightarrow|sim|land|gcd|lcm|triangle|mp|nmid|parallel|perp)(?![A-Za-z])"
-    r"|[?#@~]|\d\s*'|(?<![_^\d])\d+\s+\d|\d\s*\\ \\ |^(?!.*\\begin).*&"
+    r"|[?#@~]|\d\s*'|(?<![_^\d])\d+\s+\d|\d\s*\\ \\ |\)\s*'|^(?!.*\\begin).*&"
 )
 """Notation that the parser misreads or drops; it is compared as text alone."""
 _OR = re.compile(r"\s*(?:\\text\s*\{\s*or\s*\}|\bor\b|\\l?or(?![A-Za-z])|\\(?:vee|cup)(?![A-Za-z]))\s*")
@@ -49,6 +49,8 @@ _INDEX = re.compile(r"\\(?:sum|prod)|_\{?i")
 _TRIGONOMETRIC = re.compile(r"\\(?:sin|cos|tan|cot|sec|csc)(?![A-Za-z])")
 _DEGREES = re.compile(r"(\d+(?:\.\d+)?[a-z]?|(?<![A-Za-z\\])[a-z])\s*\^\s*(?:\{\s*\\circ\s*\}|\\circ)")
 """An angle in degrees, which the parser reads as a bare number."""
+_TO_THE_T = re.compile(r"\^\s*(?:T(?![A-Za-z])|\{\s*T\s*\})")
+"""A power with the exponent T, which the parser takes for a transposition."""
 _LARGEST_DOUBLE = 1_000
 HUNDREDTH = sympy.UnevaluatedExpr(sympy.Rational(1, 100))
 """What the parser has for a percent sign."""
@@ -102,6 +104,8 @@ def _parsed(text: str) -> Read | None:
             return None
     text = _PRODUCT.sub(lambda match: rf"{match[1] or match[2]}\cdot ", text)
     text = _BINOMIAL.sub(r"\g<0>0+", text)  # the parser would evaluate a binomial of numbers, however large
+    if r"\begin" not in text and "," not in text:
+        text = _TO_THE_T.sub("^{(T)}", text)
     if _TRIGONOMETRIC.search(text):
         text = _DEGREES.sub(r"\\frac{\1\\pi}{180}", text)
     spelled = normalize_latex(_LETTERS.sub(lambda match: _CONSTANTS.get(match[0], match[0]), text), _SPELLING)
@@ -113,6 +117,7 @@ def _parsed(text: str) -> Read | None:
             conversion_config=_CONVERSION,
         )
         if isinstance(parsed, (sympy.Basic, sympy.MatrixBase)):
+            parsed = _with_derivatives(parsed)
             if too_large(parsed):
                 return sympy.nan  # which equals nothing
             return parsed if _INDEX.search(text) else _with_imaginary_unit(parsed)
@@ -122,11 +127,21 @@ def _parsed(text: str) -> Read | None:
 
 
 def _with_imaginary_unit(parsed: Read) -> Read:
-    """The letter `i` as the imaginary unit. Relations are made anew without being evaluated."""
-    unit = {name: sympy.I for name in parsed.free_symbols if name.name == "i"}
-    if unit and isinstance(parsed, Relational):
-        return parsed.func(*(side.xreplace(unit) for side in parsed.args), evaluate=False)
-    return parsed.xreplace(unit) if unit else parsed
+    """The letter `i` as the imaginary unit."""
+    return _replaced(parsed, {name: sympy.I for name in parsed.free_symbols if name.name == "i"})
+
+
+def _with_derivatives(parsed: Read) -> Read:
+    """Derivatives of letters, which are 0 to sympy, as letters of their own."""
+    found = parsed.atoms(sympy.Derivative) if isinstance(parsed, sympy.Basic) else ()
+    return _replaced(parsed, {one: sympy.Symbol(str(one), real=True) for one in found if one.expr.is_Symbol})
+
+
+def _replaced(parsed: Read, parts: dict[sympy.Basic, sympy.Basic]) -> Read:
+    """What was read with other parts; relations are made anew without being evaluated."""
+    if parts and isinstance(parsed, Relational):
+        return parsed.func(*(side.xreplace(parts) for side in parsed.args), evaluate=False)
+    return parsed.xreplace(parts) if parts else parsed
 
 
 def _double_factorial(match: re.Match[str]) -> str:
