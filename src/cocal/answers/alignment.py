@@ -47,6 +47,7 @@ _VALUED = re.compile(
 _NO_VALUE = re.compile(r"[,=<>]|\\(?:begin|le|ge|ne|in)(?![a-z])")
 """What neither one value nor a sum of unit vectors has."""
 _UNIT_VECTOR = re.compile(r"(?<![A-Za-z\\_])[ijk](?![A-Za-z])")
+_ORDER = re.compile(r"[<>]|\\[lg]e(?![a-z])")
 _FAMILY = re.compile(
     rf"(?P<what>.*?){GAP}*(?:[,;(]|(?=\\text\s*\{{)){GAP}*(?:\\text\s*\{{[\s,]*)?(?:(?:where|for|with)\s+)?"
     r"\}?\s*\$?(?P<letters>[a-z](?:\s*,\s*[a-z])*)\s*"
@@ -104,6 +105,9 @@ def _family(gold: str, answer: str) -> Pair:
         return (
             (ours["what"], _renamed(ours, theirs)) if (ours["of"] or "Z") == (theirs["of"] or "Z") else (gold, answer)
         )
+    alone = ours or theirs
+    if alone and (alone["of"] == "N" or (alone["of"] != "R" and _ORDER.search(alone["what"]))):
+        return gold, answer  # which says less than the other
     return ours["what"] if ours else gold, theirs["what"] if theirs else answer
 
 

@@ -177,9 +177,10 @@ def _built(name: str, of: str | None, such: str) -> Read | None:
 
 
 def _either(pieces: list[Read]) -> Read | None:
-    """What holds if one of the relations does: a set of equations, or a union of intervals."""
+    """What holds if one of the relations does: a set of equations of one name, or a union of intervals."""
     if all(isinstance(piece, sympy.Eq) for piece in pieces):
-        return sympy.FiniteSet(*pieces)
+        same = len({piece.lhs for piece in pieces}) == 1
+        return sympy.FiniteSet(*pieces) if same else sympy.Or(*pieces, evaluate=False)
     names = set().union(*(piece.free_symbols for piece in pieces))
     sets = [solutions(piece, *names) for piece in pieces] if len(names) == 1 else [None]
     return None if None in sets else sympy.Union(*sets)

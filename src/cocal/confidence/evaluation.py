@@ -81,7 +81,7 @@ def beside(scored: Scored, numbers: pd.DataFrame, card: HeldOut | None, settings
     companion's card, and of `baselines` that are fitted to the same labels, out of fold, and sentences about which is
     better. A second table is of the responses that ended, where it is known which were cut. Responses that lack one of
     the confidences have no part."""
-    valid = ~np.isnan([scored.confidence, *scored.others.values()]).any(axis=0)
+    valid = np.isfinite([scored.confidence, *scored.others.values()]).all(axis=0).astype(bool, copy=False)
     questions, correct = np.array(scored.names, dtype=object)[scored.question][valid], scored.correct[valid]
     length, cut, tokens = (
         None if column is None else column[valid] for column in (scored.length, scored.cut, scored.tokens)

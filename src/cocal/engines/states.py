@@ -93,7 +93,7 @@ def asking(prompt: int = 0, every: int = 0, below: float | None = None) -> dict[
 def asked(parameters: dict[str, Any] | None) -> tuple[int, int, float | None] | None:
     """The `prompt`, `every` and `below` of `asking`, from a request's `kv_transfer_params`, which a client may have
     sent by a route of vLLM's own; None if it is not to be read."""
-    given = parameters or {}
-    prompt, every, below = given.get(_PROMPT), given.get(EVERY, 0), given.get(BELOW)
+    given: dict[str, Any] = {EVERY: 0, BELOW: None, _PROMPT: None} | (parameters or {})
+    prompt, every, below = given[_PROMPT], given[EVERY], given[BELOW]
     whole = all(type(count) is int and 0 <= count <= LARGEST for count in (prompt, every))
     return (prompt, every, below) if whole and (below is None or type(below) in (int, float)) else None
