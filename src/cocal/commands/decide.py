@@ -7,8 +7,9 @@ from functools import partial
 import numpy as np
 
 from cocal.commands.flags import field_flags, given_flags
-from cocal.confidence import scored
-from cocal.confidence.scored import read_courses, read_scored, write_decisions
+from cocal.confidence import deciding
+from cocal.confidence.deciding import read_courses, write_decisions
+from cocal.confidence.scored import read_scored
 from cocal.errors import ConfigError
 from cocal.metrics.choices import best_of_n, fewest_questions
 from cocal.metrics.settings import MetricSettings
@@ -39,8 +40,8 @@ def _choose(options: argparse.Namespace, reading: Reading) -> None:
         options.input, reading, ("question",), ("responses",), name=options.name, answers=True, answer=options.answer
     )
     compared = voting or (pools.correct is not None and any(pools.answers))
-    classes = scored.classes_of(pools, options.domain) if compared else None
-    chosen = scored.rules(pools, classes)
+    classes = deciding.classes_of(pools, options.domain) if compared else None
+    chosen = deciding.rules(pools, classes)
     rows = chosen[options.way]
     write_decisions(pools, rows, {"responses": np.bincount(pools.question).tolist()}, options.output)
     print(pools.as_read)
@@ -58,7 +59,7 @@ def _choose(options: argparse.Namespace, reading: Reading) -> None:
         print("  The lines have no labels, so the accuracy is unknown.")
         return
     measured = {name: chosen[name] for name in (options.way, *baselines)}
-    for row in scored.accuracies(pools, measured, MetricSettings(resamples=options.resamples)).itertuples():
+    for row in deciding.accuracies(pools, measured, MetricSettings(resamples=options.resamples)).itertuples():
         value, lower, upper = (metric_text("accuracy", number) for number in (row.value, row.lower, row.upper))
         interval = "" if lower == UNDEFINED else f"  ({lower} to {upper})"
         print(f"  accuracy of the {_TITLES[row.rule]:<26} {value:>5} %{interval}")
@@ -92,7 +93,7 @@ def _abstain(options: argparse.Namespace, reading: Reading) -> None:
     said = [pools.as_read]
     if options.calibration:
         calibration = read_scored(options.calibration, reading, ("question",), name=options.name)
-        certify = partial(scored.threshold_for, pools, calibration, delta=delta)
+        certify = partial(deciding.threshold_for, pools, calibration, delta=delta)
         threshold = certify(max_risk=max_risk)
         said.append(calibration.as_read)
         risks = (percent for percent in range(1, 100) if certify(max_risk=percent / 100) is not None)
@@ -139,7 +140,7 @@ def _stop(options: argparse.Namespace, reading: Reading) -> None:
     if options.calibration:
         old = read_courses(options.calibration, reading, name=options.name)
         print(old.scored.as_read)
-        threshold = scored.threshold_to_stop(new, old, max_risk=risk, delta=delta)
+        threshold = deciding.threshold_to_stop(new, old, max_risk=risk, delta=delta)
     _say_threshold(
         options,
         threshold,

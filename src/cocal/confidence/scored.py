@@ -1,33 +1,24 @@
-"""Files of scored responses: how they are read, and decisions among them and while they grow."""
+"""Files of scored responses, as they are read."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
-import pandas as pd
 from pydantic import ValidationError
 
-from cocal.answers.equivalence import Verifier
 from cocal.answers.extraction import extract_answer
-from cocal.answers.judge import ExactMatch
-from cocal.answers.settings import VerifierSettings
-from cocal.confidence import BY, COURSE, LEARNT, LEARNT_FROM, RESPONSE, TOKENS
+from cocal.confidence import BY, LEARNT, LEARNT_FROM, RESPONSE, TOKENS
 from cocal.errors import ContractError
-from cocal.fitting.held_out import LEAST_QUESTIONS
-from cocal.metrics.bootstrap import centred_interval, generator_for, resampled_means
-from cocal.metrics.choices import best_of_n, candidates, certified, first, vote
-from cocal.metrics.settings import MetricSettings
 from cocal.rollouts.format import Reading
 from cocal.rollouts.labels import check_bound, correctness
 from cocal.rollouts.lines import FIELDS, NEEDED, Fields
 from cocal.rollouts.questions import contradictions, copies, same_question
 from cocal.rollouts.sample import Sample, doubtful
-from cocal.settings.base import Count, Model, Share
-from cocal.store import atomic_path
-from cocal.store.rows import entries, extended, listed, normalised, with_fields
+from cocal.settings.base import Count, Model
+from cocal.store.rows import entries, listed, normalised, with_fields
 
 _Parsed = TypeVar("_Parsed", bound=Model)
 ANSWER, BOXED = "answer", "boxed"
@@ -208,7 +199,7 @@ class _Response(Model):
     lowest_logprob: float | None = None
 
 
-def _parsed(kind: type[_Parsed], value: Any, where: str, name: str) -> _Parsed:
+def parsed(kind: type[_Parsed], value: Any, where: str, name: str) -> _Parsed:
     """The value of a field of `cocal score`; a ContractError says that it has another form."""
     try:
         return kind.model_validate(value, strict=True)
@@ -221,7 +212,7 @@ def _told(entry: Mapping[str, Any], fields: Fields, where: str, name: str) -> tu
     """The text of a line's response, also of one in parts, if it has one; and what `cocal score` wrote of it."""
     text, told = entry.get(fields.taken.get("response", "")), entry.get(name)
     text = fields.part(entry, where, "response").response if isinstance(text, list) else text
-    told = _parsed(_Response, told if isinstance(told, Mapping) else {}, where, name)
+    told = parsed(_Response, told if isinstance(told, Mapping) else {}, where, name)
     return text if isinstance(text, str) else None, told
 
 
@@ -244,168 +235,3 @@ def _named(numbers: list[int], titles: list, lines: list[str]) -> tuple[list[str
         names.setdefault(number, title or text or ids or line)
         known |= {normalised(key): number for key in (text, ids, title) if key}
     return [*names.values()], known
-
-
-def classes_of(pools: Scored, domain: Literal["mathematics", "factual"]) -> np.ndarray:
-    """Class of each answer within its question, int64 (n,), -1 without an answer, as self-consistency has them.
-
-    Mathematical answers are compared by the verifier, factual ones by exact match. Raises a ContractError if no
-    response has an answer.
-    """
-    if pools.without_answers:
-        raise ContractError(f"{pools.source}: there is nothing to vote on, since {pools.without_answers}")
-    given = pools.answers, pools.question.tolist(), [""] * len(pools.answers)
-    if domain == "factual":
-        return ExactMatch().classes(*given).values
-    with Verifier(VerifierSettings()) as verifier:
-        return verifier.classes(*given).values
-
-
-def rules(pools: Scored, classes: np.ndarray | None) -> dict[str, np.ndarray]:
-    """The row that each rule chooses for every question, int64 (q,); the votes only where answers were compared."""
-    rows = {"best-of-n": best_of_n(pools.question, pools.confidence)}
-    if classes is not None:
-        rows["vote"] = vote(pools.question, classes, pools.confidence)
-        rows["majority"] = vote(pools.question, classes)
-    return rows | {"first": first(pools.question)}
-
-
-def accuracies(pools: Scored, chosen: Mapping[str, np.ndarray], settings: MetricSettings) -> pd.DataFrame:
-    """Accuracy of the responses that rules choose, with intervals over questions (rule, value, lower, upper)."""
-    right = np.array([pools.correct[rows] for rows in chosen.values()], dtype=np.float64)
-    value = right.mean(axis=1)
-    drawn = resampled_means(right, settings.resamples, generator_for(settings.seed, "questions"))
-    lower, upper = centred_interval(value, drawn, settings.level)
-    if len(pools.names) < LEAST_QUESTIONS:
-        lower = upper = np.nan
-    return pd.DataFrame({"rule": [*chosen], "value": value, "lower": lower, "upper": upper})
-
-
-def threshold_for(pools: Scored, calibration: Scored, *, max_risk: float, delta: float) -> float | None:
-    """The confidence from which on questions are answered (`certified`); None if none is certified.
-
-    The most confident response to each question is the one that would be given, in both files: `pools` holds responses
-    to the questions to decide, `calibration` labelled ones to other questions from the same source. A ContractError
-    refuses a calibration without labels, with a question of the other file, or with pools of another size.
-    """
-    _check_calibration(pools, calibration)
-    if calibration.largest != pools.largest:
-        raise ContractError(
-            f"{calibration.source}: up to {calibration.largest} responses to a question, but up to {pools.largest} in "
-            f"{pools.source}; the most confident of another number of responses is no guide: give as many in both"
-        )
-    certifying = best_of_n(calibration.question, calibration.confidence)
-    offered = candidates(pools.confidence[best_of_n(pools.question, pools.confidence)])
-    confidence, correct = calibration.confidence[certifying], calibration.correct[certifying]
-    return certified(confidence, correct, offered, max_risk=max_risk, delta=delta)
-
-
-def _check_calibration(pools: Scored, calibration: Scored) -> None:
-    if calibration.correct is None:
-        raise ContractError(
-            f"{calibration.source}: the lines have no labels; a threshold is certified by responses with `correct` or "
-            "a reward"
-        )
-    if calibration.companions != pools.companions and calibration.companions and pools.companions:
-        old, new = (listed(sorted(scored.companions)) for scored in (calibration, pools))
-        raise ContractError(
-            f"{calibration.source}: its confidences are by another companion, target or seed than those of "
-            f"{pools.source} ({old} against {new}); a threshold holds for the confidences that certify it: score both "
-            "alike"
-        )
-    if calibration.learnt and not pools.learnt:
-        raise ContractError(
-            f"{calibration.source}: {calibration.learnt:,} of its {len(calibration.question):,} prompts are {LEARNT}; "
-            "a threshold holds for questions like those that certify it: leave these lines out"
-        )
-    if both := {number for key, number in calibration.known.items() if key in pools.known}:
-        key = calibration.names[min(both)]
-        raise ContractError(
-            f"{calibration.source}: {len(both):,} of its questions are also in {pools.source}, such as {key[:60]!r}; a "
-            "threshold holds for other questions than those that certify it: take them out of one of the files"
-        )
-
-
-class _Course(Model):
-    """The course of a confidence, as `cocal score --every` writes it."""
-
-    every: Count
-    tokens: Count
-    values: list[Share]
-
-
-@dataclass(frozen=True)
-class Courses:
-    """Scored responses with the courses of their confidences.
-
-    Attributes:
-        every: Number of tokens between confidences.
-        tokens: int64 (n,), tokens of each whole response.
-        values: Confidences of each response after every so many tokens.
-    """
-
-    scored: Scored
-    every: int
-    tokens: np.ndarray
-    values: list[np.ndarray]
-
-    def stopped(self, below: float) -> np.ndarray:
-        """The number of tokens after which each response falls below a threshold; 0 where it never does. int64 (n,)."""
-        places = (np.flatnonzero(course < below) for course in self.values)
-        return np.array([self.every * (1 + hits[0]) if len(hits) else 0 for hits in places])
-
-    def lowest(self) -> np.ndarray:
-        """The lowest confidence of the first response to each question, float64 (q,); NaN where none is below 1."""
-        lowest = np.array([self.values[row].min(initial=1.0) for row in first(self.scored.question)])
-        return np.where(lowest < 1, lowest, np.nan)
-
-
-def read_courses(source: Path, reading: Reading, added: Sequence[str] = (), name: str = "confidence") -> Courses:
-    """Read confidences with their courses (`read_scored`). A ContractError names file and row of a line without a
-    course, or with one of another form or with another number of tokens between confidences."""
-    scored = read_scored(source, reading, ("question",), added, name=name)
-    courses, name = [], name + COURSE
-    for where, _, entry in entries(source):
-        if name not in entry:
-            raise ContractError(f"{where}: there is no field {name!r}; add it by `cocal score --every 16`")
-        courses.append(_parsed(_Course, entry[name], where, name))
-        if courses[-1].every * len(courses[-1].values) > courses[-1].tokens:
-            raise ContractError(
-                f"{where}: field {name!r} is no course of `cocal score --every`: it outlasts its tokens"
-            )
-        if courses[-1].every != courses[0].every:
-            raise ContractError(
-                f"{where}: the confidences are those after every {courses[-1].every} tokens, but after every "
-                f"{courses[0].every} above; score all lines with the same --every"
-            )
-    tokens = np.array([course.tokens for course in courses])
-    return Courses(scored, courses[0].every, tokens, [np.array(course.values, dtype=np.float64) for course in courses])
-
-
-def threshold_to_stop(new: Courses, old: Courses, *, max_risk: float, delta: float) -> float | None:
-    """The confidence below which growing responses are stopped, certified as that of abstention is (`threshold_for`):
-    thresholds that stop more and more are tested; None if none is certified.
-
-    The first response to each question is the one that is looked at. With a probability of at most `delta` the share of
-    right ones among the stopped responses is above `max_risk`. A ContractError refuses a calibration without labels,
-    with a question of the other file, or with another number of tokens between confidences.
-    """
-    _check_calibration(new.scored, old.scored)
-    if old.every != new.every:
-        raise ContractError(
-            f"{old.scored.source}: confidences after every {old.every} tokens, but after every {new.every} in "
-            f"{new.scored.source}; score both with the same --every"
-        )
-    wrong = ~old.scored.correct[first(old.scored.question)]
-    bound = certified(-old.lowest(), wrong, candidates(-new.lowest()), max_risk=max_risk, delta=delta)
-    return None if bound is None else float(np.nextafter(-bound, 1))  # what has this confidence is stopped, too
-
-
-def write_decisions(pools: Scored, rows: np.ndarray, added: Mapping[str, list], target: Path) -> None:
-    """Write the lines of the responses in `rows`, int64 (q,), in the order of their file, each with further fields:
-    `added` has a value for each question by the name of the field."""
-    asked = dict(zip(rows.tolist(), range(len(rows)), strict=True))
-    with atomic_path(target) as partial, partial.open("w", encoding="utf-8", newline="\n") as output:
-        for row, (_, text, _) in enumerate(entries(pools.source)):
-            if row in asked:
-                output.write(extended(text, {name: values[asked[row]] for name, values in added.items()}))
