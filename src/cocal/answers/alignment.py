@@ -48,6 +48,7 @@ _NO_VALUE = re.compile(r"[,=<>]|\\(?:begin|le|ge|ne|in)(?![a-z])")
 """What neither one value nor a sum of unit vectors has."""
 _UNIT_VECTOR = re.compile(r"(?<![A-Za-z\\_])[ijk](?![A-Za-z])")
 _ORDER = re.compile(r"[<>]|\\[lg]e(?![a-z])")
+"""What an inequality has."""
 _FAMILY = re.compile(
     rf"(?P<what>.*?){GAP}*(?:[,;(]|(?=\\text\s*\{{)){GAP}*(?:\\text\s*\{{[\s,]*)?(?:(?:where|for|with)\s+)?"
     r"\}?\s*\$?(?P<letters>[a-z](?:\s*,\s*[a-z])*)\s*"

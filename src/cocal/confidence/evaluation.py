@@ -65,8 +65,8 @@ _COLOUR = "#2c6fad"
 def read(source: Path, reading: Reading, name: str = "confidence", others: Sequence[str] = ()) -> Scored:
     """Read confidences, those of other fields to compare with, and labels. A ContractError names file and row where a
     label is missing or a confidence is not from 0 to 1, and the file where no row has a confidence."""
-    if {*others} & {name, "constant"}:
-        raise ConfigError(f"--beside {name}: names the confidence itself, or a row of the table; name another field")
+    if clash := sorted({*others} & {name, "constant"}):
+        raise ConfigError(f"--beside {clash[0]}: names the confidence itself, or a row of the table; give another")
     scored = read_scored(source, reading, ["label"], name=name, others=others, answers=True, answer=BOXED)
     if np.isnan([scored.confidence, *scored.others.values()]).any(axis=0).all():
         fields = " and in ".join(map(repr, [name, *others]))

@@ -167,6 +167,8 @@ def test_other_confidences_stand_beside_it_with_paired_intervals(capsys, report)
     assert table["Brier score"]["confidence"] == f"{compared(confidence, correct)['brier']:.3f}"
     assert report(*rows, flags=["--name", "near", "--beside", "near"]) == 2
     assert "--beside near: names the confidence itself" in capsys.readouterr().err
+    assert report(*rows, flags=["--beside", "constant"]) == 2
+    assert "--beside constant: names" in capsys.readouterr().err
     assert report(*rows, flags=["--beside", "nearer"]) == 2
     assert "line 1: there is no field 'nearer'; add it by `cocal score`, or name another (--beside)" in (
         capsys.readouterr().err
