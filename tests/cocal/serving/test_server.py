@@ -58,7 +58,7 @@ def check(own, companion, pairs) -> None:
     for _, one in pairs:
         assert (one["confidence"] is None) == (one["finish_reason"] == "length")
         assert ("cut at the length limit" in one.get("confidence_reason", "")) == (one["finish_reason"] == "length")
-        assert one["abstained"] == (one["confidence"] is None or one["confidence"] < 0.5)
+        assert one["abstained"] == ("confidence_reason" in one or one["confidence"] < 0.5)
     prompts = [np.array(prompt) for prompt, _ in whole]
     responses = [np.array(one["token_ids"]) for _, one in whole]
     expected = Companion.from_pretrained(companion).score(*own.policy, prompts, responses)
