@@ -130,12 +130,13 @@ def test_the_training_is_not_changed(recorded, make, tmp_path):
 
 
 def test_a_resumed_training_goes_on_with_its_recording(recorded, make, tmp_path):
-    """As if it had been killed after its second step."""
+    """As if it had been killed after its second step, and its checkpoint moved."""
     shutil.copytree(recorded / "recording", tmp_path / "recording")
     (tmp_path / "recording/rollouts/step-00003.parquet").unlink()
     shutil.rmtree(tmp_path / "recording/online")
-    trainer = make(tmp_path / "recording", recorded / "output")
-    trainer.train(resume_from_checkpoint=str(recorded / "output/checkpoint-4"))
+    shutil.copytree(recorded / "output/checkpoint-4", tmp_path / "moved")
+    trainer = make(tmp_path / "recording", tmp_path / "output")
+    trainer.train(resume_from_checkpoint=str(tmp_path / "moved"))
     pair = [read_frame(f / "recording/rollouts", RESPONSES) for f in (tmp_path, recorded)]
     pd.testing.assert_frame_equal(*pair)
     for name in ("history.csv", "companions.safetensors"):

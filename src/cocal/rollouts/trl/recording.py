@@ -150,10 +150,12 @@ class RolloutRecording(RolloutCapture):
             form = recording.number_format
             self.online = OnlineLearner(recording.online, questions, self._layers[-1], self._hidden, form)
             if resumed:
-                self.online.restore(self._checkpoint() / STATE)
+                self.online.restore(self._resumed_from / STATE)
 
-    def _checkpoint(self) -> Path:
-        return Path(self.args.output_dir) / f"checkpoint-{self.state.global_step}"
+    def _load_optimizer_and_scheduler(self, checkpoint):
+        """As TRL does; the checkpoint may lie in another folder than that of the output."""
+        super()._load_optimizer_and_scheduler(checkpoint)
+        self._resumed_from = Path(checkpoint)
 
 
 class _Recorder(TrainerCallback):
@@ -172,7 +174,8 @@ class _Recorder(TrainerCallback):
 
     def on_save(self, args, state, control, **kwargs):
         if self._trainer.online is not None:
-            self._trainer.online.save(self._trainer._checkpoint() / STATE)
+            checkpoint = Path(args.output_dir) / f"checkpoint-{state.global_step}"
+            self._trainer.online.save(checkpoint / STATE)
 
     def on_train_end(self, args, state, control, **kwargs):
         if self._trainer.online is not None:
