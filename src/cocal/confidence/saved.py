@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
+from cocal import __version__
 from cocal.companion.companions import Companions, with_weights
 from cocal.errors import ContractError
 from cocal.fitting.about import About
@@ -65,7 +66,9 @@ def _read(folder: Path) -> tuple[Companions, About]:
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"])) or "content"
-        raise ContractError(f"{config}: not a companion's settings ({place}: {first['msg']})") from None
+        saved_by = content.get("cocal_version")
+        newer = "" if saved_by in (None, __version__) else f"; CoCal {saved_by} has saved it, and this is {__version__}"
+        raise ContractError(f"{config}: not a companion's settings ({place}: {first['msg']}){newer}") from None
     except (SafetensorError, OSError) as error:
         raise ContractError(unreadable(weights, "safetensors file", error)) from None
 

@@ -20,6 +20,7 @@ from cocal.features.store import open_features
 from cocal.rollouts import encoding
 from cocal.store import read_frame, write_frame
 from cocal.store.contracts import RESPONSES
+from cocal.store.files import read_labelled, write_document
 from cocal_study.generation import evaluated
 from cocal_study.methods.base import companion_scores
 from cocal_study.store.contracts import PREDICTIONS, QUESTIONS
@@ -202,6 +203,15 @@ def test_damage_is_noticed(tmp_path, fitted, name):
     fitted.save_pretrained(tmp_path)
     damage(tmp_path / file)
     with pytest.raises(ContractError, match=message):
+        Companion.from_pretrained(tmp_path)
+
+
+def test_a_companion_of_another_version_says_so(tmp_path, fitted):
+    fitted.save_pretrained(tmp_path)
+    content, attributes = read_labelled(tmp_path / "config.json")
+    later = content | {"cocal_version": "9.1", "a_later_field": 3}
+    write_document(tmp_path / "config.json", later, {"weights": attributes["weights"]})
+    with pytest.raises(ContractError, match=r"\(a_later_field: .*; CoCal 9\.1 has saved it, and this is 0\."):
         Companion.from_pretrained(tmp_path)
 
 
