@@ -77,7 +77,7 @@ _ONE = r"\s*(?![{\[])(\\[A-Za-z]+|[^\s\\{}])"
 GAP = r"(?:\s|\\[ ,;:]|~)"
 """A typeset space."""
 _UPRIGHT = r"\\(?:text|mathrm|operatorname|mathbf|mathbb|rm)\s*\{{\s*({})\s*\}}"
-SIGNS: dict[str, str] = DATA["signs"]
+SIGNS: dict[str, str] = DATA["signs"] | {sign: rf"\{name} " for sign, name in DATA["named"].items()}
 """Signs of Unicode and what LaTeX has for them."""
 COMMANDS = {name: latex for latex, names in DATA["commands"].items() for name in names.split()}
 """Other names of commands and relations, without their backslash."""
