@@ -8,6 +8,8 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from cocal.answers.words import any_of
+
 LONGEST = 512
 """Largest number of characters of a factual answer; a longer one counts as no answer and matches nothing."""
 _COMMAND = re.compile(r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mathit)\s*\{([^{}]*)\}")
@@ -29,13 +31,17 @@ _RESPELLED = tuple(
         (r"(?<=\b[a-z]\.)\s+(?=[a-z]\.)", ""),  # initials
         (r"(?<=\d)\s*-\s*(?=\d)", "-"),  # a range
         (r",\s+(?:an?|the)$", ""),
+        (r"\bu\.?s\.?\s*(?=\$)", ""),  # US$5
+        (r"\s&\s", " and "),
+        (rf"\b(\d\d?)(?:st|nd|rd|th)?(?: of)? ({any_of('months')})\b", r"\2 \1"),  # 4 July
+        (rf"\b({any_of('months')}) (\d\d?)(?:st|nd|rd|th)\b", r"\1 \2"),
         (r"(?<![\w)])-\s+(?=[$€£¥₹]?\.?\d)", "-"),  # a minus and a space
         (r"(?<![\w.])\.(?=\d)", "0."),
         ("<=", "≤"),
         (">=", "≥"),
     )
 )
-"""Spellings of numbers, ranges and initials, and what takes their place."""
+"""Spellings of numbers, ranges, initials and dates, and what takes their place."""
 _KEPT = (
     r"(?<=\d)[^\w\s](?=\d)|(?<=\d)\^(?=-\d)|(?<![\w)])-(?=[$€£¥₹]?\d)|[<>≤≥±](?=\s*[$€£¥₹-]*\d)|[‰♭]"
     r"|[$€£¥₹](?=\s*-?\d)|(?<=\d)[€£¥₹]|(?<=\d\s)[€£¥₹]|(?<=[a-z])(?:\+\+|#)(?!\w)"

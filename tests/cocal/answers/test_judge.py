@@ -23,6 +23,14 @@ def test_a_currency_may_be_missing_but_two_currencies_differ():
     assert labels.tolist() == [0, 1, 0, 0, 2]
 
 
+def test_dates_and_joined_words_have_one_form():
+    same = {"10 July 1951": "July 10, 1951", "July 4, 1776": "4th of July, 1776", "May 27": "May 27th"}
+    same |= {"Rock & Roll": "rock and roll", "US$5 million": "$5 million"}
+    for golds, verdict in ((same, True), ({"July 4": "14 July", "May 4": "March 4", "AT&T": "AT and T"}, False)):
+        found = ExactMatch().correct([[gold] for gold in golds], list(golds.values()), [])
+        assert found.values.tolist() == [verdict] * len(golds)
+
+
 def test_factual_classes():
     answers = ["The Nile", "nile.", "Amazon", None, "x" * 600, "x" * 600, "nile", ""]
     labels = ExactMatch().classes(answers, [0, 0, 0, 0, 0, 0, 1, 0], []).values
