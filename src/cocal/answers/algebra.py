@@ -269,13 +269,23 @@ def _equal_values(gold: sympy.Expr, answer: sympy.Expr) -> bool:
 
 
 def _exact(expression: sympy.Expr) -> sympy.Expr:
-    """The expression evaluated, with decimals as the fractions that they state."""
+    """The expression evaluated, with decimals as the fractions that they state and, where all is real, with real odd
+    roots of negative numbers: `\\sqrt[3]{-8}` is -2."""
     decimals = {number: sympy.Rational(str(number)) for number in expression.atoms(sympy.Float)}
     evaluated = expression.replace(lambda part: isinstance(part, sympy.UnevaluatedExpr), lambda part: part.args[0])
     try:
-        return evaluated.xreplace(decimals).doit()
+        value = evaluated.xreplace(decimals).doit()
+        return value if value.has(sympy.I) else value.replace(_is_odd_root, _real_root)
     except Exception:  # sympy raises errors of all kinds
         return expression
+
+
+def _is_odd_root(part: sympy.Basic) -> bool:
+    return part.is_Pow and part.exp.is_Rational and part.exp.q % 2 == 1 and bool(part.base.is_negative)
+
+
+def _real_root(part: sympy.Basic) -> sympy.Basic:
+    return (-1) ** part.exp.p * (-part.base) ** part.exp
 
 
 def _equal_functions(gold: sympy.Expr, answer: sympy.Expr, names: set[sympy.Basic]) -> bool:

@@ -27,25 +27,38 @@ _WORDS = frozenset(DATA["counted"].split())
 """The words that may stand behind a number without changing it."""
 _ANGLE = re.compile(rf"({NUMBER})\s*\^\s*\{{?\s*\\circ\s*\}}?")
 """An angle in degrees, whose sign is a unit where it stands behind a number alone."""
+DEGREES = re.compile(r"(\d+(?:\.\d+)?[a-z]?|(?<![A-Za-z\\])[a-z])\s*\^\s*(?:\{\s*\\circ\s*\}|\\circ)")
+"""An angle in degrees, which the parser would read as a bare number."""
 _ABBREVIATED = {word: symbol for symbol, names in DATA["abbreviated"].items() for word in names.split()}
 _MONEY = r"(?:US\s*\\?\$|\\?\$|[€£¥₹¢]|Rs\.?|USD|EUR|GBP)"
 _PRICE = re.compile(rf"{_MONEY}\s*({NUMBER})|({NUMBER})\s*{_MONEY}")
-_LABEL = re.compile(rf"(?:\\(?:text|mathrm)\s*\{{\s*)?\(([A-H])\)\s*\}}?{GAP}*(?=\S)")
+_LABEL = re.compile(
+    rf"(?:(?:\\(?:text|mathrm))?\s*\{{{GAP}*)?(?:\((?:\\text\s*\{{)?[A-H]\}}?\)|[A-H][.)](?=\s|\\))"
+    rf"{GAP}*\}}?{GAP}*(?=\S)(?!\([A-H]\))"
+)
 _CHOICE = re.compile(
-    r"(?:\\text\s*\{\s*)?([A-H])(?:\)|[.)]\s*\}?\s+\S.*)|\(([A-H])\)"
+    rf"(?:\\text\s*\{{\s*)?(?:([A-H])(?:\)|[.)]\s*\}}?\s+\S.*)|(\([A-H]\))\s*\}}?{GAP}*(?!.*\([A-H]\))[\w\\$-].*)"
+    r"|\(([A-H])\)"
     r"|(?:\\text\s*\{\s*)?(?:[Oo]ption|[Cc]hoice)\s+\(?([A-H])\)?\.?\s*\}?"
 )
 _MEMBER = re.compile(
     r"(?P<before>(?:^|[,;]|\b(?:and|or)\b\s*\}?)\s*)"
-    r"(?P<name>[A-Za-z](?:_\{?\w\}?)?|\([a-z](?:\s*,\s*[a-z])*\))\s*(?:\\in|=)\s*(?=[\[(]|\\\{)"
+    r"(?P<name>(?:[A-Za-z]|\\[a-z]+)(?:_\{?\w\}?)?|\([a-z](?:\s*,\s*[a-z])*\))\s*(?:\\in|=)\s*(?=[\[(]|\\\{)"
 )
 """What names a set, an interval or a tuple, or says that a letter lies in it."""
 _VALUED = re.compile(
     r"(?:[A-Za-z](?=\(|_\{)|\\(?:gcd|lcm|min|max)(?![a-z]))\s*(?:\([^()]*\))?(?:_\{[^{}]*\})?\s*=\s*(?=[^=,]+$)"
 )
 """What names a value: a function, a probability or a letter with an index in words."""
-_NO_VALUE = re.compile(r"[,=<>]|\\(?:begin|le|ge|ne|in)(?![a-z])")
+_NO_VALUE = re.compile(r"[,=<>]|\\(?:begin|le|ge|ne|in)(?![a-z])|\b(?:no|not|for|if|when|all)\b")
 """What neither one value nor a sum of unit vectors has."""
+_CONSTANT = re.compile(r"\\[A-Za-z]+|(?<![A-Za-z])e(?![A-Za-z])")
+"""Commands and Euler's number, which are no variables."""
+_EQUATION = re.compile(
+    r"(?:[\dxy\s+*/^.{}()-]|\\(?:frac|sqrt|cdot|times|binom|pi)(?![a-z]))*"
+    r"|[^A-Za-z\\|]*(?![fghP]\()([A-Za-z])(?:[^A-Za-z\\|]|\1)*"
+)
+"""The left side of what is to be solved or is a curve, since it has one letter or coordinates alone."""
 _UNIT_VECTOR = re.compile(r"(?<![A-Za-z\\_])[ijk](?![A-Za-z])")
 _ORDER = re.compile(r"[<>]|\\[lg]e(?![a-z])")
 """What an inequality has."""
@@ -96,8 +109,8 @@ def _choice(gold: str, answer: str) -> Pair:
 
 
 def _label(gold: str, answer: str) -> Pair:
-    label = _LABEL.match(gold)
-    return _without(gold, answer, [label, None]) if label and not _LABEL.match(answer) else (gold, answer)
+    labels = [_LABEL.match(text) for text in (gold, answer)]
+    return _without(gold, answer, labels) if None in labels else (gold, answer)
 
 
 def _family(gold: str, answer: str) -> Pair:
@@ -113,9 +126,20 @@ def _family(gold: str, answer: str) -> Pair:
 
 
 def _member(gold: str, answer: str) -> Pair:
-    names = {match["name"] for text in (gold, answer) if _MEMBER.match(text) for match in _MEMBER.finditer(text)}
+    found = [match for text in (gold, answer) if _MEMBER.match(text) for match in _MEMBER.finditer(text)]
+    names = {"".join(match["name"].split()) for match in found}
     first, second = (_MEMBER.sub(r"\g<before>", text) for text in (gold, answer))
     return (first, second) if len(names) == 1 and (first + second).count("=") < 2 else (gold, answer)
+
+
+def _stated(gold: str, answer: str) -> Pair:
+    places = [place for place, depth in marks(answer, "=").items() if depth == 0]
+    if _NO_VALUE.search(gold) or len(places) != 1:
+        return gold, answer
+    left, right = answer[: places[0]].strip(), answer[places[0] + 1 :].strip()
+    is_value = not (_EQUATION.fullmatch(left) or _NO_VALUE.search(re.sub(r"\([^()]*\)|_\{[^{}]*\}", "", left)))
+    is_number = not (_NO_VALUE.search(right) or re.search("[A-Za-z]", _CONSTANT.sub("", TEXT.sub("", right))))
+    return gold, right if is_value and is_number else answer
 
 
 def _valued(gold: str, answer: str) -> Pair:
@@ -149,6 +173,11 @@ def _imaginary(gold: str, answer: str) -> Pair:
     return gold, answer
 
 
+def _radians(gold: str, answer: str) -> Pair:
+    pi, circle = ([sign in text for text in (gold, answer)] for sign in (r"\pi", r"\circ"))
+    return (in_radians(gold), in_radians(answer)) if pi[0] != pi[1] and circle == pi[::-1] else (gold, answer)
+
+
 def _unit(gold: str, answer: str) -> Pair:
     (value, unit), (given, other) = measured(gold, answer), measured(answer, gold)
     if unit == other or not ((unit and other) or ((unit or other) and "%" in gold[-1:] + answer[-1:])):
@@ -158,16 +187,21 @@ def _unit(gold: str, answer: str) -> Pair:
 
 ALIGNMENTS = (
     Said("The choice `D. 7` or `(D)` equals its letter `D`.", _choice),
-    Said("A gold with a label, `(B) 12`, equals `12`.", _label),
+    Said("A label that only one of them has is dropped: `(B) 12` and `B. 12` equal `12`.", _label),
     Said(r"`x=k\pi, k\in\mathbb{Z}` equals `x=k\pi`, and `n` may stand for `k`.", _family),
     Said(r"A set, an interval or a tuple loses its name: `x\in[1,2]` and `A=[1,2]` equal `[1,2]`.", _member),
     Said(r"`P(X=1)=\frac{1}{2}` and `\gcd(a,b)=7` equal their values.", _valued),
+    Said(
+        r"An answer may say what its number is the value of: `AB^2=36`, `\text{Area}=36` and `100m+n=36` equal `36`.",
+        _stated,
+    ),
     Said(
         "Beside a pair, a tuple or a column, `i`, `j` and `k` are the unit vectors.",
         lambda gold, answer: (_as_column(gold, answer), _as_column(answer, gold)),
     ),
     Said("Beside one number, `x=2,400` is one.", _thousands),
     Said("Beside `3+2i`, the `j` of `3+2j` is the imaginary unit.", _imaginary),
+    Said(r"Beside `\frac{\pi}{3}`, the angle `60^\circ` is in radians.", _radians),
     Said(
         "The question says what is counted, so `15` equals `15 sides`, `9 \\text{ cm}^2` equals `9` and `77` equals "
         "`€77`; of the same unit both lose it, and with two different units both keep theirs. The words of units and "
@@ -176,6 +210,11 @@ ALIGNMENTS = (
     ),
 )
 """The rules in their order."""
+
+
+def in_radians(text: str) -> str:
+    """A text with its angles in radians, which are in degrees."""
+    return DEGREES.sub(r"\\frac{\1\\pi}{180}", text)
 
 
 def consecutive(word: str) -> bool:

@@ -34,7 +34,7 @@ _FEWEST_PLACES = 6
 """Decimal places from which on a decimal may be another one rounded."""
 _BASED = re.compile(r"([+-]?)([0-9A-F]+)(?:_|_?(?:in)?base-?)(-?[0-9]+|[a-z]+)", re.IGNORECASE)
 _BASES = {name: str(base) for base, name in enumerate(DATA["numbers"].split())}
-_STATEMENTS = re.compile(r"(?:\(\d{1,2}\)[\s,]*){2,}")
+_STATEMENTS = re.compile(r"(?:\(\d{1,2}\)(?:[\s,{}]|\\text|and)*){2,}")
 _PART = re.compile(
     r"\s*(?:,|;|\\ldots|(?:,\s*)?(?:\\text\s*\{\s*)?\b(?:and|or)\b(?:\s*\})?|(?<=[A-Za-z.])\s+(?=\d)|(?<=\})\s*(?=\d))\s*"
 )
@@ -137,7 +137,7 @@ def _statements(gold: str, answer: str) -> bool | None:
     numbered = [_STATEMENTS.fullmatch(text) is not None for text in (gold, answer)]
     if not any(numbered):
         return None
-    listed = [re.fullmatch(r"[\d\s,()]+", text) for text in (gold, answer)]
+    listed = [re.fullmatch(r"(?:[\d\s,(){}]|\\text|and)+", text) for text in (gold, answer)]
     first, second = (sorted(re.findall(r"\d+", text)) for text in (gold, answer))
     return all(listed) and first == second and len(first) > 1
 

@@ -18,6 +18,7 @@ from latex2sympy2_extended.math_normalization import NormalizationConfig, normal
 from math_verify.grader import should_treat_as_complex
 from sympy.core.relational import Relational
 
+from cocal.answers.alignment import in_radians
 from cocal.answers.sizes import too_large
 from cocal.answers.spelling import marks
 
@@ -47,8 +48,6 @@ _DOUBLE = re.compile(r"(?P<number>\d+)!!|\(?(?P<even>2\s*(?P<letter>[a-z]))(?P<o
 _BINOMIAL = re.compile(r"\\binom\{[^{}]*(?:\{[^{}]*\}[^{}]*)*\}\{")
 _INDEX = re.compile(r"\\(?:sum|prod)|_\{?i")
 _TRIGONOMETRIC = re.compile(r"\\(?:sin|cos|tan|cot|sec|csc)(?![A-Za-z])")
-_DEGREES = re.compile(r"(\d+(?:\.\d+)?[a-z]?|(?<![A-Za-z\\])[a-z])\s*\^\s*(?:\{\s*\\circ\s*\}|\\circ)")
-"""An angle in degrees, which the parser reads as a bare number."""
 _TO_THE_T = re.compile(r"\^\s*(?:T(?![A-Za-z])|\{\s*T\s*\})")
 """A power with the exponent T, which the parser takes for a transposition."""
 _LARGEST_DOUBLE = 1_000
@@ -107,7 +106,7 @@ def _parsed(text: str) -> Read | None:
     if r"\begin" not in text and "," not in text:
         text = _TO_THE_T.sub("^{(T)}", text)
     if _TRIGONOMETRIC.search(text):
-        text = _DEGREES.sub(r"\\frac{\1\\pi}{180}", text)
+        text = in_radians(text)
     spelled = normalize_latex(_LETTERS.sub(lambda match: _CONSTANTS.get(match[0], match[0]), text), _SPELLING)
     try:
         parsed = latex2sympy(

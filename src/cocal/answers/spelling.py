@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from cocal.answers.extraction import extract_answer
 from cocal.answers.numerals import SCALE, SCALES, SPOKEN, spoken, ungrouped
-from cocal.answers.words import DATA
+from cocal.answers.words import DATA, any_of
 
 Replacement = str | Callable[[re.Match[str]], str]
 
@@ -146,6 +146,7 @@ SPELLING = _rules(
     (r"4\sqrt(2): 4\sqrt{2}", rf"(\\sqrt(?:\[\w+\])?)\s*\(({_NESTED})\)", r"\1{\2}",
      "reasoning-from-scratch #133"),
     (r"5^{}: 5", r"[\^_]\{\s*\}", "", "Math-Verify #76"),
+    ("n!^2: (n!)^2", r"((?:(?<![\w}).])\d+|(?<![A-Za-z\\])[A-Za-z])!)(?=\s*\^)", r"(\1)", "own pairs"),
     (r"1.6e-19: 1.6 \times 10^{-19}", r"(?<![\w.}])(\d+(?:\.\d+)?|\.\d+)[eE]([+-]?\d+)(?!\w)",
      lambda match: rf"{match[1]} \times 10^{{{int(match[2])}}}", "open-r1 #503"),
     (r"2.5 x 10^6: 2.5 \times 10^6", r"(?<=\d)\s*(?:[x*]|\\cdot)\s*(?=10\s*\^)", r" \\times ", "open-r1 #503"),
@@ -181,9 +182,11 @@ SPELLING = _rules(
      r"^{\1}", "MATH500"),
 )  # fmt: skip
 """Spellings of LaTeX and of plain text, wherever they stand."""
+_QUANTITY = rf"(?:the )?(?:(?:{any_of('qualities')}) )*(?:{any_of('quantities')})s?(?: (?:of|for)(?: [^\s:={{}}]+)+?)?"
+_HENCE = r"(?:(?:so|thus|hence|therefore)(?:,\s*|\s+(?=the |[\d\\])))?"
 _SAID = (
-    r"(?:(?:(?:so|thus|hence|therefore),?\s+)?(?:the )?(?:final )?(?:answer|ans\.?|result|solution)"
-    r"(?: is:?|\s*[:=]| (?=\d))|(?:so|thus|hence|therefore)(?:,|\s+(?=[\d\\])))"
+    rf"(?i)^{_HENCE}(?:{_QUANTITY}(?: is:?|\s*[:=]| (?=\d))"
+    rf"|\\text\s*\{{\s*{_HENCE}{_QUANTITY}\s*(?:(?:is:?|[:=])\s*\}}|\}}\s*:)|[i-z]:(?!\d))?\s*"
 )
 PHRASES = _rules(
     ("$5 million: 5000000",
@@ -194,14 +197,17 @@ PHRASES = _rules(
     ("minus 5, negative 5: -5",
      rf"(?i)^(?:\\text\s*\{{\s*(?:minus|negative)\s*\}}|(?:minus|negative)\s)\s*(?=[\d\\]|(?:{SPOKEN})\b)", "-",
      "TinyV #132"),
-    (r"empty set, there are no solutions, no real roots: \emptyset",
-     r"(?i)^(?:(?:the )?empty set|(?:there (?:is|are) )?no (?:real )?(?:solution|root|zero)s?)$", r"\\emptyset",
-     "TinyV #153"),
+    (r"empty set, there are no solutions, no such integers exist: \emptyset",
+     r"(?i)^(?:(?:the )?empty set|(?:there (?:is|are|exist) )?no (?:such |real |integer |positive )*"
+     r"(?:solution|root|zero|number|integer|value|triple|pair|function|prime)s?(?: exists?)?)$",
+     r"\\emptyset", "TinyV #153"),
     ("DNE: does not exist", r"(?i)^(?:dne|(?:it|the limit) does not exist)$", "does not exist", "TinyV #153"),
     (r"all real numbers: \mathbb{R}", r"(?i)^(?:the set of )?all (?:the )?reals?(?: numbers)?$", r"\\mathbb{R}",
      "DeepScaleR"),
-    ("The answer is 5, Answer: 5, x: 5: 5", rf"(?i)^(?:{_SAID}|\\text\s*\{{\s*{_SAID}\s*\}}|[i-z]:(?!\d))\s*", "",
-     "inspect_ai #4361"),
+    ("The answer is 5, Perimeter: 5, Thus, 5, x: 5: 5", _SAID, "", "inspect_ai #4361"),
+    (r"\frac{1}{3} \text{ or approximately } 0.33: \frac{1}{3} \approx 0.33",
+     rf"(?<=[\w}})]){GAP}*[,(]?{GAP}*(?:\\text\s*\{{)?[\s,(]*(?:or\b\s*)?(?:approximately|approx\.|about|roughly){GAP}*\}}?"
+     rf"{GAP}*([\d.]+)\)?$", r" \\approx \1", "own pairs"),
     ("5 (approx), 5 (exact): 5",
      r"(?i)\s*(?:\\text\s*\{\s*)?\((?:approx\.?|approximately|correct|exact(?:ly)?|rounded|units?)\)\}?$", "",
      "inspect_ai #4361"),
