@@ -16,7 +16,7 @@ from cocal.rollouts.encoding import Encoder
 from cocal.rollouts.experience import experience_of
 from cocal.rollouts.files import find
 from cocal.rollouts.format import Reading
-from cocal.rollouts.formats import formats, page
+from cocal.rollouts.formats import formats
 from dumps import GROUP
 from hand_rows import lines, noted, samples
 
@@ -34,8 +34,13 @@ WRITERS = {
 }
 
 
-def test_the_table_is_that_of_the_modules():
-    assert page() in PAGE
+def test_the_table_and_the_examples_are_those_of_the_modules():
+    rows = [f"| {kind.name} | {kind.version} | {kind.files} | {kind.about} |" for kind in formats()]
+    head = ["| format | version that was read | files | what to know |", "|---|---|---|---|", *rows]
+    shown = [
+        f"* {kind.name}, `{kind.example[0]}`: `{json.dumps(kind.example[1])}`" for kind in formats() if not kind.last
+    ]
+    assert "\n".join([*head, "", "A row of each, shortened:", "", *shown]) in PAGE
 
 
 JSON_LINES = [one for one in formats() if one.example[0].endswith(".jsonl")]

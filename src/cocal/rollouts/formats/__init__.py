@@ -1,6 +1,5 @@
 """The formats of rollouts that are read, a module each, which is found here by its `FORMAT`."""
 
-import json
 from collections.abc import Collection
 from functools import cache
 from importlib import import_module
@@ -42,13 +41,3 @@ def format_of(path: Path) -> Format:
 def raw(fields: Collection[str]) -> bool:
     """Whether prompts are whole texts in JSON lines with these fields."""
     return next(kind for kind in formats() if kind.recognises(Path("1.jsonl"), fields)).raw
-
-
-def page() -> str:
-    """The table of the page of formats, and an example of each."""
-    rows = [f"| {kind.name} | {kind.version} | {kind.files} | {kind.about} |" for kind in formats()]
-    head = ["| format | version that was read | files | what to know |", "|---|---|---|---|", *rows]
-    shown = [
-        f"* {kind.name}, `{kind.example[0]}`: `{json.dumps(kind.example[1])}`" for kind in formats() if not kind.last
-    ]
-    return "\n".join([*head, "", "A row of each, shortened:", "", *shown])
