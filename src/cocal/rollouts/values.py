@@ -274,8 +274,6 @@ TokenIds = Annotated[np.ndarray, PlainValidator(_token_ids)]
 """At least one id, int64 (n,), from 0 to 2**31 - 1."""
 Said = Annotated[str | tuple[Mapping[str, str], ...], PlainValidator(_asked)]
 """A text that can be encoded, or a chat: at least one message with what chat templates read (`_KEYS`)."""
-Number = Annotated[float, PlainValidator(_number)]
-"""A finite number."""
 Name = Annotated[int | str, PlainValidator(_name)]
 """A number or a text that tells one thing from others."""
 Mask = Annotated[np.ndarray, PlainValidator(_mask)]

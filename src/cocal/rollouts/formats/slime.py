@@ -25,10 +25,6 @@ class _Status(BaseModel):
     status: Literal["completed", "truncated", "pending", "aborted", "failed"]
 
 
-class _Metadata(BaseModel):
-    question_id: Name | None = None
-
-
 class _Finished(_Status):
     """The fields of slime's finished `Sample.to_dict` that our `Sample` does not check itself."""
 
@@ -39,7 +35,7 @@ class _Finished(_Status):
     tokens: TokenIds
     response_length: Annotated[int, Strict()]
     remove_sample: bool = False
-    metadata: _Metadata | None = None
+    metadata: dict[str, Any] | None = None
 
 
 def files(folder: Path) -> dict[int, Path]:
@@ -130,10 +126,10 @@ def _sample(entry: Any, where: str, reward_key: str, ignored: Collection[str], s
         why = why or other_words(said, raw=False)
     return Sample.read(
         where,
-        {"logprobs": "rollout_log_probs", "mask": "loss_mask"},
+        {"logprobs": "rollout_log_probs", "mask": "loss_mask", "question_id": "metadata.question_id"},
         group=finished.group_index,
         prompt=finished.prompt,
-        question_id=finished.metadata and finished.metadata.question_id,
+        question_id=(finished.metadata or {}).get("question_id"),
         prompt_ids=tokens[: len(tokens) - length],
         response_ids=tokens[len(tokens) - length :],
         response_beside=said,
