@@ -47,8 +47,8 @@ class Kind(NamedTuple):
         """The files and folders that would be replaced."""
         if self.entries:
             return sorted(path.glob(self.entries))
-        files = [path, *(path.with_suffix(ending) for ending in self.beside)]
-        return [file for file in files if file.exists() and not _is_empty(file)]
+        files = filter(Path.exists, [path, *(path.with_suffix(ending) for ending in self.beside)])
+        return [file for file in files if (any(file.iterdir()) if file.is_dir() else file.stat().st_size)]
 
 
 def _begins_with_an_object(file: Path) -> bool:
@@ -149,7 +149,3 @@ def _overlap(output: Path, other: Path, within: bool, holds: bool = False) -> st
     if holds and ours in theirs.parents:
         return "holds"
     return None
-
-
-def _is_empty(path: Path) -> bool:
-    return not any(path.iterdir()) if path.is_dir() else not path.stat().st_size

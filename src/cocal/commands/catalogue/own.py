@@ -7,10 +7,6 @@ from cocal.commands.flags import Command, Either, fields, flag, model, output, r
 from cocal.commands.outputs import FOLDER, LINES, Kind
 
 
-def _is_monitor(file: Path) -> bool:
-    return file.read_bytes().startswith(b"checkpoint,step,responses,questions,ece,")
-
-
 def _is_report(folder: Path) -> bool:
     page = folder / "index.html"
     return not page.exists() or b"Quality of the confidences in" in page.read_bytes()
@@ -242,11 +238,12 @@ _EVALUATE = (
     flag("--beside FIELD", "another confidence to compare with; once for each", default=[], action="append"),
     _RESAMPLES,
 )
+_CHECKPOINTS = Kind(made=lambda file: file.read_bytes().startswith(b"checkpoint,step,responses,questions,ece,"))
 _MONITOR = (
     _COMPANION,
     *model("the later checkpoint"),
     required("--rollouts PATH", "its new labelled rollouts, as in `cocal fit`", nargs="+", type=Path),
-    output("--output CSV", "lines of checkpoints, to which this is added", Kind(made=_is_monitor), required=True),
+    output("--output CSV", "lines of checkpoints, to which this is added", _CHECKPOINTS, required=True),
     fields("such as response=text or correct=acc; by default as in `cocal fit`"),
     flags.IGNORED,
     _CORRECT_ABOVE,
