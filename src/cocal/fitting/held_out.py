@@ -71,19 +71,18 @@ class HeldOut(Model):
 
     def table(self, more: Mapping[str, "HeldOut | None"] = {}, own: str = "companion") -> list[str]:
         """What it rests on, and a table of its own metrics beside those of `more`, such as states alone, and others."""
-        rows, metrics = {own: [_text(name, self._value(name)) for name in _SHOWN]}, self._named
+        rows, metrics = {own: [_text(name, self.value(name)) for name in _SHOWN]}, self._named
         if self.has_interval:
             ends = ((name, metrics[name].lower, metrics[name].upper) for name in _SHOWN)
             rows["its 95 % interval"] = [f"{_text(name, lower)} to {_text(name, upper)}" for name, lower, upper in ends]
-        others = {
-            title: {name: metric.value for name, metric in held._named.items()} for title, held in more.items() if held
-        }
+        others = {title: {name: held.value(name) for name in _SHOWN} for title, held in more.items() if held}
         for title, values in (others | self.others).items():
             rows[title] = [_text(name, values.get(name)) for name in _SHOWN]
         if self.constant is not None:
             rows["constant"] = [*[""] * (len(_SHOWN) - 1), _text("brier", self.constant)]
         heads = ["confidence", *_SHOWN.values()]
-        return [f"{self._basis}{self._doubt}.", "", *table_of([heads, *([name, *row] for name, row in rows.items())])]
+        doubt = "" if self.has_interval else f"; fewer than {LEAST_QUESTIONS} questions give no interval"
+        return [f"{self._basis}{doubt}.", "", *table_of([heads, *([name, *row] for name, row in rows.items())])]
 
     def standing(self, own: str = "companion") -> str:
         """Which of the others have a higher or a lower Brier score beyond chance, in words; empty without any."""
@@ -95,7 +94,7 @@ class HeldOut(Model):
                 phrase = f"{name.removesuffix(', recalibrated')} ({_text('brier', values['brier'])})"
                 (worse if lower > 0 else better if upper < 0 else unsure).append(phrase)
         said = "; ".join(f"{rank} {listed(names)}" for rank, names in ranks.items() if names)
-        return said and f"the {own}'s Brier score ({_text('brier', self._value('brier'))}) is {said}"
+        return said and f"the {own}'s Brier score ({_text('brier', self.value('brier'))}) is {said}"
 
     @property
     def like_a_constant(self) -> bool:
@@ -108,7 +107,8 @@ class HeldOut(Model):
     def _named(self) -> dict[str, Metric]:
         return {metric.metric: metric for metric in self.metrics}
 
-    def _value(self, metric: str) -> float | None:
+    def value(self, metric: str) -> float | None:
+        """The value of a metric; None if it is undefined or was not measured."""
         return self._named[metric].value if metric in self._named else None
 
     @property
@@ -129,10 +129,6 @@ class HeldOut(Model):
     def has_interval(self) -> bool:
         """Whether there are questions enough to resample."""
         return self.questions >= LEAST_QUESTIONS
-
-    @property
-    def _doubt(self) -> str:
-        return "" if self.has_interval else f"; fewer than {LEAST_QUESTIONS} questions give no interval"
 
 
 class Part(Model):

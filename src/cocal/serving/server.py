@@ -107,7 +107,6 @@ class Service:
         self.prefixes = about.prefixes
         self.served = served
         self.encoding = asyncio.Lock()  # tokenizers are not made for several threads
-        measured = about.held_out.metrics if about.held_out else ()
         self.companion = {
             "companion": served.companion,
             "base_model": about.base_model.name,
@@ -116,7 +115,7 @@ class Service:
             "target": self.scorer.target,
             "seeds": list(about.spec.settings.seeds),
             "held_out": about.summary(),
-            "mean_confidence": next((m.value for m in measured if m.metric == "mean_confidence"), None),
+            "mean_confidence": about.held_out and about.held_out.value("mean_confidence"),
             "abstain_below": served.abstain_below,
         }
         labels = (self.companion[name] for name in _COMPANION._labelnames)
