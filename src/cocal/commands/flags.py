@@ -36,17 +36,14 @@ CHANCE = checked(float, lambda value: 0 < value < 1, "a number between 0 and 1")
 
 
 class Flag(NamedTuple):
-    """A flag, or an argument, of a command.
-
-    Attributes:
-        name: Its name, with two hyphens if it is a flag, and what stands for its value in the help ("--cache FOLDER").
-        options: Arguments of argparse's `add_argument`.
-        writes: What the command writes there, if it is an output.
-    """
+    """A flag, or an argument, of a command."""
 
     name: str
+    """Its name, with two hyphens if it is a flag, and what stands for its value in the help ("--cache FOLDER")."""
     options: Mapping[str, Any]
+    """Arguments of argparse's `add_argument`."""
     writes: Kind | None = None
+    """What the command writes there, if it is an output."""
 
     def add_to(self, parser: "argparse._ActionsContainer") -> None:
         """Add the flag to a parser, whose default `outputs` holds the kind of every output by its name."""
@@ -70,24 +67,21 @@ class Either(NamedTuple):
 
 
 class Command(NamedTuple):
-    """A command.
-
-    Attributes:
-        flags: Its flags, in the order of its help, or a function that adds them and the text of its help to a parser.
-        ways: Commands below it, by name.
-        writes: Gives the places that one process at a time may write; by default the run folder or first output.
-        description: Text of its help, if the summary does not suffice.
-        passes_on: Whether it passes unknown flags on to another program, as `passed_on` of its options.
-        locked: Whether it locks what it writes.
-    """
+    """A command."""
 
     summary: str
     flags: Sequence[Flag | Either] | Callable[[argparse.ArgumentParser], None] = ()
+    """Its flags, in the order of its help, or a function that adds them and the text of its help to a parser."""
     ways: Mapping[str, "Command"] = {}
+    """Commands below it, by name."""
     writes: Callable[[argparse.Namespace], list[Path]] | None = None
+    """Gives the places that one process at a time may write; by default the run folder or first output."""
     description: str = ""
+    """Text of its help, if the summary does not suffice."""
     passes_on: bool = False
+    """Whether it passes unknown flags on to another program, as `passed_on` of its options."""
     locked: bool = False
+    """Whether it locks what it writes."""
 
     def add_to(self, parser: argparse.ArgumentParser) -> None:
         """Add the flags to the parser of the command."""

@@ -36,15 +36,12 @@ def build_model(settings: CompanionSettings, inputs: int, standardised: bool = F
 
 @dataclass(frozen=True)
 class Companions:
-    """Fitted companions.
-
-    Attributes:
-        spec: Settings and data of the fit.
-        model: Module with the weights of all members, in evaluation mode.
-    """
+    """Fitted companions."""
 
     spec: CompanionSpec
+    """Settings and data of the fit."""
     model: CompanionMLP
+    """Module with the weights of all members, in evaluation mode."""
 
     @property
     def members(self) -> list[tuple[Target, int]]:

@@ -22,14 +22,12 @@ class Prefix(NamedTuple):
     rollout data while preserving the question-level split"). At a budget the validation pool is that of all steps
     (appendix E.1: "Each budget uses a fixed, question-disjoint validation pool"), so that the full budget is the
     companion of the last stage ("Its full-budget binary results use the same checkpoints as the main tables").
-
-    Attributes:
-        steps: Last rollout step of the training responses, which start at step 1.
-        validation_steps: Last rollout step of the validation responses, which start at step 1.
     """
 
     steps: int
+    """Last rollout step of the training responses, which start at step 1."""
     validation_steps: int
+    """Last rollout step of the validation responses, which start at step 1."""
 
     @classmethod
     def parse(cls, word: str) -> "Prefix":

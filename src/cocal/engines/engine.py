@@ -11,16 +11,13 @@ Reason = Literal["stop", "length", "tool_calls"]
 
 @dataclass(frozen=True)
 class Completion:
-    """One response.
-
-    Attributes:
-        token_ids: Generated token ids, with the end-of-sequence token if the response reached it.
-        logprobs: float32 (length,), log-probabilities under the raw logits, independent of the sampling parameters.
-        finish_reason: "stop" by the end-of-sequence token, "length" by max_tokens, "tool_calls" with words of tools.
-        best: float32 (length, k), the k largest log-probabilities at each token, falling; None if they were not asked.
-    """
+    """One response."""
 
     token_ids: list[int]
+    """Generated token ids, with the end-of-sequence token if the response reached it."""
     logprobs: np.ndarray
+    """float32 (length,), log-probabilities under the raw logits, independent of the sampling parameters."""
     finish_reason: Reason
+    """"stop" by the end-of-sequence token, "length" by max_tokens, "tool_calls" with words of tools."""
     best: np.ndarray | None = None
+    """float32 (length, k), the k largest log-probabilities at each token, falling; None if they were not asked."""

@@ -20,21 +20,18 @@ _NEVER = 2**40
 
 
 class Computed(NamedTuple):
-    """What the model has computed in a step.
-
-    Attributes:
-        states: Those of each layer, (at least all tokens, hidden), of any float format.
-        requests: Ids of the requests, whose tokens lie one after another.
-        bounds: int64 (requests + 1,), where the tokens of each begin, and where they end.
-        starts: int64 (requests,), how many tokens of each were computed before.
-        logprobs: Function that tells the log-probabilities of the tokens that follow those of some rows, float32.
-    """
+    """What the model has computed in a step."""
 
     states: Sequence[Tensor]
+    """Those of each layer, (at least all tokens, hidden), of any float format."""
     requests: Sequence[str]
+    """Ids of the requests, whose tokens lie one after another."""
     bounds: np.ndarray
+    """int64 (requests + 1,), where the tokens of each begin, and where they end."""
     starts: np.ndarray
+    """int64 (requests,), how many tokens of each were computed before."""
     logprobs: Callable[[slice], Tensor]
+    """Function that tells the log-probabilities of the tokens that follow those of some rows, float32."""
 
 
 class Sums:

@@ -61,23 +61,20 @@ def finite(values: np.ndarray, form: NumberFormat) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Layout:
-    """Shape and labels of a feature store.
-
-    Attributes:
-        responses: Number of rows.
-        layers: Zero-based block indices in ascending order.
-        poolings: Names of the poolings, such as "last" and "mean".
-        hidden: Width of one state.
-        rows_per_chunk: Number of rows in a full chunk; writes start and end at its multiples.
-        dtype: Format of the stored numbers.
-    """
+    """Shape and labels of a feature store."""
 
     responses: int
+    """Number of rows."""
     layers: tuple[int, ...]
+    """Zero-based block indices in ascending order."""
     poolings: tuple[str, ...]
+    """Names of the poolings, such as "last" and "mean"."""
     hidden: int
+    """Width of one state."""
     rows_per_chunk: int
+    """Number of rows in a full chunk; writes start and end at its multiples."""
     dtype: NumberFormat
+    """Format of the stored numbers."""
     attributes: dict[str, str] = field(default_factory=dict)
 
     @property

@@ -22,18 +22,15 @@ _STEP = re.compile(r"(?:checkpoint|global_?step|step|iter)[_-]?(\d{1,9})", re.IG
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint that is there, and has not been loaded yet.
-
-    Attributes:
-        name: Name on the Hub, or path, as it was given.
-        revision: Commit on the Hub; None of a folder.
-        adapter: Folder of an adapter that PEFT has trained on this model, which is merged into it in memory.
-    """
+    """A checkpoint that is there, and has not been loaded yet."""
 
     name: str
+    """Name on the Hub, or path, as it was given."""
     folder: Path
     revision: str | None
+    """Commit on the Hub; None of a folder."""
     adapter: Path | None = None
+    """Folder of an adapter that PEFT has trained on this model, which is merged into it in memory."""
 
     @classmethod
     def find(cls, name: str, revision: str | None = None, adapter: Path | None = None) -> "Checkpoint":

@@ -52,20 +52,17 @@ def drawn(lengths: Sequence[int], every: int, hidden: int) -> list[np.ndarray]:
 
 @dataclass(frozen=True)
 class Rows:
-    """What is learnt from responses, whole ones and prefixes, in their order; `_TOGETHER` neighbours are mixed.
-
-    Attributes:
-        response: int64 (r,), place of each row's response.
-        prefix: int64 (r,), number of the prefix among those of the response, from 1; 0 for the whole response.
-        tokens: int64 (r,), number of tokens.
-        share: float32 (r,), share of each row in what is learnt: a whole response has 1, and so have its prefixes
-            together, so that long responses count as short ones.
-    """
+    """What is learnt from responses, whole ones and prefixes, in their order; `_TOGETHER` neighbours are mixed."""
 
     response: np.ndarray
+    """int64 (r,), place of each row's response."""
     prefix: np.ndarray
+    """int64 (r,), number of the prefix among those of the response, from 1; 0 for the whole response."""
     tokens: np.ndarray
+    """int64 (r,), number of tokens."""
     share: np.ndarray
+    """float32 (r,), share of each row in what is learnt: a whole response has 1, and so have its prefixes together, so
+    that long responses count as short ones."""
 
     @classmethod
     def of(cls, lengths: Sequence[int], prefixes: Sequence[np.ndarray] | None) -> "Rows":

@@ -61,25 +61,22 @@ class Selection(NamedTuple):
 
 @dataclass(frozen=True)
 class TrainingSet:
-    """What recipes are fitted on and compared by.
-
-    Attributes:
-        inputs: float32 (n, inputs), in chronological order; `choose` standardises them in place.
-        target: float32 (n,), 1 for a response that counts as correct and 0 for another.
-        loss_weight: float32 (n,), weight of each row in the training loss, at most 1; 0 excludes it everywhere.
-        score_weight: float64 (n,), weight of each row in Brier scores; those of rows that are not excluded sum to 1.
-        fold: int64 (n,), cross-validation fold of each row's question.
-        emphasis: float32 (inputs,), factors of the standardised inputs; an L2 penalty weighs less on large ones.
-        reads: Numbers of leading inputs that recipes read; what only some of them read are token probabilities.
-    """
+    """What recipes are fitted on and compared by."""
 
     inputs: np.ndarray
+    """float32 (n, inputs), in chronological order; `choose` standardises them in place."""
     target: np.ndarray
+    """float32 (n,), 1 for a response that counts as correct and 0 for another."""
     loss_weight: np.ndarray
+    """float32 (n,), weight of each row in the training loss, at most 1; 0 excludes it everywhere."""
     score_weight: np.ndarray
+    """float64 (n,), weight of each row in Brier scores; those of rows that are not excluded sum to 1."""
     fold: np.ndarray
+    """int64 (n,), cross-validation fold of each row's question."""
     emphasis: np.ndarray
+    """float32 (inputs,), factors of the standardised inputs; an L2 penalty weighs less on large ones."""
     reads: tuple[int, ...]
+    """Numbers of leading inputs that recipes read; what only some of them read are token probabilities."""
 
 
 def folds_of(questions: Sequence[str], seed: int) -> np.ndarray:

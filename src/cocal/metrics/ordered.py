@@ -18,19 +18,16 @@ COVERAGES = {"accuracy_at_50": 0.5, "accuracy_at_80": 0.8}
 
 @dataclass(frozen=True)
 class Ordered:
-    """Responses from the highest confidence to the lowest.
-
-    Attributes:
-        question: int64 [n], question of each response.
-        wrong: bool [n], whether each response is wrong.
-        starts: int64 [groups], place of the first response of each group.
-        confidence: float64 [groups], confidence of each group.
-    """
+    """Responses from the highest confidence to the lowest."""
 
     question: np.ndarray
+    """int64 [n], question of each response."""
     wrong: np.ndarray
+    """bool [n], whether each response is wrong."""
     starts: np.ndarray
+    """int64 [groups], place of the first response of each group."""
     confidence: np.ndarray
+    """float64 [groups], confidence of each group."""
 
     @classmethod
     def of(cls, question: np.ndarray, confidence: np.ndarray, correct: np.ndarray) -> "Ordered":

@@ -68,18 +68,16 @@ class Smooth:
     Reflected smoothing only damps the cosine series of what it smooths: the term k loses the factor
     exp(-(pi k s)^2 / 2) at the bandwidth s. The series of a resample is a sum over its questions, as every other sum of
     the bootstrap, and a few dozen terms are enough, because the others are damped away.
-
-    Attributes:
-        question: int64 [n], question of each response.
-        confidence: float64 [n] in [0, 1].
-        gap: float64 [n], correctness less confidence.
-        questions: Number of questions.
     """
 
     question: np.ndarray
+    """int64 [n], question of each response."""
     confidence: np.ndarray
+    """float64 [n] in [0, 1]."""
     gap: np.ndarray
+    """float64 [n], correctness less confidence."""
     questions: int
+    """Number of questions."""
 
     def errors(self, counts: np.ndarray) -> np.ndarray:
         """The smooth ECE of every resample, float64 [resamples], NaN without responses, given its question counts."""
@@ -180,23 +178,19 @@ class Sample:
 
 @dataclass(frozen=True)
 class Prepared:
-    """The quantities of a sample that all resamples share.
-
-    Attributes:
-        sums: float64 [8 + 3 bins, questions], for each question the numbers of responses, of correct responses and of
-            valid confidences, the sums of the valid confidences, of their squared errors and of their log losses, the
-            numbers of pairs in which the correct response is more confident and of all pairs (`pairs_within`), and for
-            each bin the number of valid confidences, of correct responses among them, and the sum of (correct -
-            confidence).
-        ordered: The responses with a valid confidence in the order of their confidence, if there are any.
-        smooth: The same responses for the smooth calibration error.
-        bins: Number of bins of the calibration errors.
-    """
+    """The quantities of a sample that all resamples share."""
 
     sums: np.ndarray
+    """float64 [8 + 3 bins, questions], for each question the numbers of responses, of correct responses and of valid
+    confidences, the sums of the valid confidences, of their squared errors and of their log losses, the numbers of
+    pairs in which the correct response is more confident and of all pairs (`pairs_within`), and for each bin the number
+    of valid confidences, of correct responses among them, and the sum of (correct - confidence)."""
     ordered: Ordered | None
+    """The responses with a valid confidence in the order of their confidence, if there are any."""
     smooth: Smooth
+    """The same responses for the smooth calibration error."""
     bins: int
+    """Number of bins of the calibration errors."""
 
     @classmethod
     def of(cls, sample: Sample, questions: int, bins: int) -> "Prepared":

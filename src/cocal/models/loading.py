@@ -69,15 +69,12 @@ def evaluating(model: "nn.Module", tokenizer: "PreTrainedTokenizerBase") -> Iter
 
 
 class Policy(NamedTuple):
-    """A loaded checkpoint.
-
-    Attributes:
-        model: Causal language model in evaluation mode.
-        tokenizer: The checkpoint's tokenizer, which has a chat template, unless it was loaded to do without one.
-    """
+    """A loaded checkpoint."""
 
     model: "PreTrainedModel"
+    """Causal language model in evaluation mode."""
     tokenizer: "PreTrainedTokenizerBase"
+    """The checkpoint's tokenizer, which has a chat template, unless it was loaded to do without one."""
 
     @property
     def pad(self) -> int:

@@ -47,16 +47,14 @@ class Encoder:
     A prompt's text is taken for one of four things: a template's text with its markers (`<|im_start|>` and the like),
     such a text without them (as verl writes it), which is rendered again and compared, the whole text that the policy
     saw, or the message of a user. A template that is missing or broken is a ContractError; odd rows are warned of.
-
-    Attributes:
-        policy: The language model, with its tokenizer, or what of it needs no weights.
-        reading: How responses are read.
-        day: Day that the template writes, where it writes one (`dated`); by default today.
     """
 
     policy: Policy | Vocabulary
+    """The language model, with its tokenizer, or what of it needs no weights."""
     reading: Reading = field(default_factory=Reading)
+    """How responses are read."""
     day: datetime | None = None
+    """Day that the template writes, where it writes one (`dated`); by default today."""
 
     def __post_init__(self):
         self._tokenizer = tokenizer = self.policy.tokenizer

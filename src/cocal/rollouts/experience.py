@@ -17,25 +17,22 @@ from cocal.rollouts.sample import ORIGINS, Sample
 
 @dataclass(frozen=True)
 class Experience:
-    """Rollouts with labels and token ids, in chronological order.
-
-    Attributes:
-        rows: One row for each response, with the columns response_id (0 to n - 1), step, question_id, question (its
-            text), group (name of its group within its step), sample (place in it), prompt_ids and response_ids (int32
-            arrays), length, truncated, correct and group_accuracy (over the whole group, truncated responses included).
-        notes: Sentences about what was read and assumed.
-        as_given: Whether the rollouts were given in this order.
-        has_steps: Whether the rollouts name their steps; otherwise all are of step 1, in the order of training.
-        tells_cut: Whether it is known of every response if it was cut at the length limit.
-        raw: Whether all prompts are texts that the policy saw as they are, without a chat template.
-    """
+    """Rollouts with labels and token ids, in chronological order."""
 
     rows: pd.DataFrame
+    """One row for each response, with the columns response_id (0 to n - 1), step, question_id, question (its text),
+    group (name of its group within its step), sample (place in it), prompt_ids and response_ids (int32 arrays), length,
+    truncated, correct and group_accuracy (over the whole group, truncated responses included)."""
     notes: tuple[str, ...] = ()
+    """Sentences about what was read and assumed."""
     as_given: bool = True
+    """Whether the rollouts were given in this order."""
     has_steps: bool = True
+    """Whether the rollouts name their steps; otherwise all are of step 1, in the order of training."""
     tells_cut: bool = True
+    """Whether it is known of every response if it was cut at the length limit."""
     raw: bool = False
+    """Whether all prompts are texts that the policy saw as they are, without a chat template."""
 
 
 def experience_of(samples: Iterator[Sample], encoder: Encoder, notes: Counter | None = None) -> Experience:

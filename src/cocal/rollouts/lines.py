@@ -83,21 +83,18 @@ _SPECIAL = re.compile(r"(?:(?:<[|｜][^<>]*[|｜]>|</s>|<eos>|<end_of_turn>|<tur
 
 @dataclass(frozen=True)
 class Fields:
-    """Which fields of a file are taken for what.
-
-    Attributes:
-        taken: Name of the field by its meaning, of those that the first line has.
-        names: Names that the field of a meaning may have; a line need not have the fields of the first one.
-        unknown: Names of the fields that are not read.
-        ignored: Names of those of them that somebody has left out.
-        raw: Whether prompts are whole texts and not messages of a user.
-    """
+    """Which fields of a file are taken for what."""
 
     taken: Mapping[str, str]
+    """Name of the field by its meaning, of those that the first line has."""
     names: Mapping[str, Sequence[str]]
+    """Names that the field of a meaning may have; a line need not have the fields of the first one."""
     unknown: tuple[str, ...] = ()
+    """Names of the fields that are not read."""
     ignored: Collection[str] = ()
+    """Names of those of them that somebody has left out."""
     raw: bool = False
+    """Whether prompts are whole texts and not messages of a user."""
 
     @classmethod
     def of(

@@ -15,17 +15,14 @@ _ENDED = '"finish_reason":"'
 
 @dataclass(frozen=True)
 class Shown:
-    """What an answer shows of confidences.
-
-    Attributes:
-        members: Whether those of all members are shown, too.
-        abstain_below: The confidence below which, or without one, a choice is abstained from; None if none is.
-        withhold: Whether such a choice is withheld, and not only marked.
-    """
+    """What an answer shows of confidences."""
 
     members: bool = False
+    """Whether those of all members are shown, too."""
     abstain_below: float | None = None
+    """The confidence below which, or without one, a choice is abstained from; None if none is."""
     withhold: bool = True
+    """Whether such a choice is withheld, and not only marked."""
 
     @property
     def withholds(self) -> bool:

@@ -34,38 +34,32 @@ FAILED = "the engine gave no confidence for this response; its log says why"
 
 
 class Confidence(NamedTuple):
-    """The confidence in one response.
-
-    Attributes:
-        value: From 0 to 1, or None.
-        reason: Why there is none, or why this is not one of those that the companion's card speaks of.
-        members: The confidence of each member by its target and seed, such as "binary-42"; empty if there is none.
-        course: The course of the confidence, as `cocal score --every` writes it; None if it was not asked for.
-    """
+    """The confidence in one response."""
 
     value: float | None
+    """From 0 to 1, or None."""
     reason: str | None = None
+    """Why there is none, or why this is not one of those that the companion's card speaks of."""
     members: Mapping[str, float] = {}
+    """The confidence of each member by its target and seed, such as "binary-42"; empty if there is none."""
     course: Mapping[str, Any] | None = None
+    """The course of the confidence, as `cocal score --every` writes it; None if it was not asked for."""
 
 
 @dataclass(frozen=True)
 class Scorer:
-    """Makes confidences of what an engine's connector has read.
-
-    Attributes:
-        engine: vLLM's asynchronous client of an engine with the companion's connector.
-        members: Target and seed of each member, in the order of the companion.
-        target: The target whose members' mean is the confidence.
-        ends: Token ids that end a response.
-        longest: Number of tokens that the engine's context holds.
-    """
+    """Makes confidences of what an engine's connector has read."""
 
     engine: Any
+    """vLLM's asynchronous client of an engine with the companion's connector."""
     members: Sequence[tuple[Target, int]]
+    """Target and seed of each member, in the order of the companion."""
     target: Target
+    """The target whose members' mean is the confidence."""
     ends: frozenset[int]
+    """Token ids that end a response."""
     longest: int
+    """Number of tokens that the engine's context holds."""
 
     async def score(self, prompt: Tokens, response: Tokens, unended: str = NO_END) -> Confidence:
         """The confidence of a response that exists, by token ids; `unended` is its reason without an end token."""
