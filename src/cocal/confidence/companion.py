@@ -300,9 +300,8 @@ def _sample(where: str, prompt: Any, response: Any) -> Sample:
     values, names = {}, {}
     for what, given in (("prompt", prompt), ("response", response)):
         value = given.tolist() if hasattr(given, "tolist") else given
-        value = (
-            value[0] if isinstance(value, list) and len(value) == 1 and isinstance(value[0], list) else value
-        )  # a batch of one
+        if isinstance(value, list) and len(value) == 1 and isinstance(value[0], list):
+            (value,) = value  # a batch of one
         if isinstance(value, str) and not (value.strip() or (value and what == "response")):
             raise ContractError(f"{where}: the {what} is empty")
         chat = isinstance(value, Sequence) and value and isinstance(value[0], Mapping)

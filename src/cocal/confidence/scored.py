@@ -28,42 +28,39 @@ _UNCERTAIN = "the lines name no question, so each counts as one; intervals are t
 
 @dataclass(frozen=True)
 class Scored:
-    """Scored responses in the order of their file.
-
-    Attributes:
-        name: Field of the confidence.
-        names: What tells each of q questions, in the order in which they first occur.
-        known: The question of every text, list of token ids and question id that does not contradict the prompts.
-        question: int64 (n,), question of each response, an index into `names`.
-        confidence: float64 (n,), NaN where there is none.
-        correct: bool (n,), or None where the file has no labels.
-        length: float64 (n,), tokens of each response where `cocal score` wrote them (`confidence_response`), or else
-            its characters; None where the file has neither of all that have a confidence.
-        cut, tokens: bool (n,) and float64 (n, 3), as it wrote them; None where it knew them not of all of these.
-        others: float64 (n,) each, further confidences by their fields, NaN where there is none.
-        answers: Answer of each response; None for a response without one.
-        learnt: Number of responses to prompts that the companion has learnt from.
-        companions: What the lines say of the companions that gave the confidences.
-        without_answers: Why no response has an answer, and the remedy; None if one has.
-        notes: What was read for what.
-    """
+    """Scored responses in the order of their file."""
 
     source: Path
     name: str
+    """Field of the confidence."""
     names: list[str]
+    """What tells each of q questions, in the order in which they first occur."""
     known: Mapping[str, int]
+    """The question of every text, list of token ids and question id that does not contradict the prompts."""
     question: np.ndarray
+    """int64 (n,), question of each response, an index into `names`."""
     confidence: np.ndarray
+    """float64 (n,), NaN where there is none."""
     correct: np.ndarray | Any
+    """bool (n,), or None where the file has no labels."""
     length: np.ndarray | None
+    """float64 (n,), tokens of each response where `cocal score` wrote them (`confidence_response`), or else its
+    characters; None where the file has neither of all that have a confidence."""
     cut: np.ndarray | None
     tokens: np.ndarray | None
+    """bool (n,) and float64 (n, 3), as `cocal score` wrote them; None where it knew them not of all of these."""
     others: Mapping[str, np.ndarray]
+    """float64 (n,) each, further confidences by their fields, NaN where there is none."""
     answers: list[str | None]
+    """Answer of each response; None for a response without one."""
     learnt: int
+    """Number of responses to prompts that the companion has learnt from."""
     companions: frozenset[str]
+    """What the lines say of the companions that gave the confidences."""
     without_answers: str | None
+    """Why no response has an answer, and the remedy; None if one has."""
     notes: tuple[str, ...]
+    """What was read for what."""
 
     @property
     def largest(self) -> int:

@@ -38,23 +38,20 @@ IDS = "confidence_ids"
 
 @dataclass(frozen=True)
 class Wanted:
-    """The file of JSON lines that is scored, and how.
-
-    Attributes:
-        fields: Names of fields by their meaning (`cocal.rollouts.lines.FIELDS`).
-        name: Field for the confidences.
-        target, seed, batch_tokens, every: See `Companion.score`.
-        by: What names the companion in each line, with `target` and `seed`; empty for nothing.
-    """
+    """The file of JSON lines that is scored, and how."""
 
     source: Path
     fields: Mapping[str, str]
+    """Names of fields by their meaning (`cocal.rollouts.lines.FIELDS`)."""
     name: str = "confidence"
+    """Field for the confidences."""
     target: Target | None = None
     seed: int | None = None
     batch_tokens: int = 16384
     every: int | None = None
+    """The member and the passes, as for `Companion.score`."""
     by: str = ""
+    """What names the companion in each line, with `target` and `seed`; empty for nothing."""
 
 
 @dataclass(frozen=True)

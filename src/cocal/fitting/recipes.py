@@ -42,21 +42,18 @@ _Parts = Sequence[tuple[int, ...]]
 
 
 class Selection(NamedTuple):
-    """The recipe with the lowest Brier score, as `choose` selects it.
-
-    Attributes:
-        settings, model: Architecture of the members, and the number of passes of their training; the members, fitted on
-            all rows that are not excluded, with the mean and scale of their inputs.
-        out_of_fold: float64 (n,), confidence of each row by the recipe that was selected and fitted without its fold.
-        tried: The best recipe of each kind, the selected one first.
-        alone: The selection among recipes that read states alone, where this one reads token probabilities too.
-    """
+    """The recipe with the lowest Brier score, as `choose` selects it."""
 
     settings: CompanionSettings
     model: CompanionMLP
+    """The members, fitted on all rows that are not excluded, with the mean and scale of their inputs, and before them
+    their architecture and the number of passes of their training."""
     out_of_fold: np.ndarray
+    """float64 (n,), confidence of each row by the recipe that was selected and fitted without its fold."""
     tried: tuple[Tried, ...]
+    """The best recipe of each kind, the selected one first."""
     alone: "Selection | None" = None
+    """The selection among recipes that read states alone, where this one reads token probabilities too."""
 
 
 @dataclass(frozen=True)

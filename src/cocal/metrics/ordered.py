@@ -50,21 +50,18 @@ class Ordered:
 
 @dataclass(frozen=True)
 class Counted:
-    """Numbers of responses in each group and along the order, where row g holds those of the first g groups.
-
-    Attributes:
-        confidence: float64 [groups], confidence of each group.
-        holding: int64 [holding], the groups that hold wrong responses.
-        number, wrong: int32 [groups, resamples] and [holding, resamples], numbers of responses and of wrong ones.
-        numbers, wrongs: int32, one row more than these, their cumulative numbers.
-    """
+    """Numbers of responses in each group and along the order, where row g holds those of the first g groups."""
 
     confidence: np.ndarray
+    """float64 [groups], confidence of each group."""
     holding: np.ndarray
+    """int64 [holding], the groups that hold wrong responses."""
     number: np.ndarray
     wrong: np.ndarray
+    """int32 [groups, resamples] and [holding, resamples], numbers of responses and of wrong ones."""
     numbers: np.ndarray
     wrongs: np.ndarray
+    """int32, one row more than these, their cumulative numbers."""
 
     def auroc(self) -> np.ndarray:
         """The share of pairs of a correct and a wrong response in which the correct one has the higher confidence,

@@ -45,28 +45,25 @@ class Reading(Model):
 
 @dataclass(frozen=True)
 class Format:
-    """A format of files.
-
-    Attributes:
-        name: What its files are, in words.
-        version, files, about: Version of the engine whose code was read or run, names of its files, and what somebody
-            who has such files should know, for the page of formats.
-        example: Name of a file, and a row in it.
-        recognises: Whether a file is of this format, by its path and the names of fields in its first row, if any.
-        read: The responses of a file, or a ContractError; sentences about what was read are added to the counter.
-        steps: Files of a folder by their steps, where names tell them in a way of the format; None where the one rule
-            for all names holds (`cocal.rollouts.files.step_named`).
-        raw: Whether texts of prompts are all that the policy read, and not messages of a user.
-        last: Whether it is asked after all others.
-    """
+    """A format of files."""
 
     name: str
+    """What its files are, in words."""
     version: str
     files: str
     about: str
+    """Version of the engine whose code was read or run, names of its files, and what somebody who has such files should
+    know, for the page of formats."""
     example: tuple[str, Mapping[str, Any]]
+    """Name of a file, and a row in it."""
     recognises: Callable[[Path, Collection[str]], bool]
+    """Whether a file is of this format, by its path and the names of fields in its first row, if any."""
     read: Callable[[Path, Reading, Counter], Iterable[Sample]]
+    """The responses of a file, or a ContractError; sentences about what was read are added to the counter."""
     steps: Callable[[Path], Mapping[int, Path]] | None = None
+    """Files of a folder by their steps, where names tell them in a way of the format; None where the one rule for all
+    names holds (`cocal.rollouts.files.step_named`)."""
     raw: bool = False
+    """Whether texts of prompts are all that the policy read, and not messages of a user."""
     last: bool = False
+    """Whether it is asked after all others."""

@@ -106,10 +106,9 @@ def check_vllm() -> None:
     try:
         entry_points(group=ENDPOINTS)[PLUGIN].load()
     except Exception as error:  # vLLM would log it and serve without confidences, and would withhold nothing
-        said = (
+        raise ConfigError(
             f"the plug-in of cocal for vLLM cannot be loaded ({first_line(error)}); install cocal again (pip install)"
-        )
-        raise ConfigError(said) from error
+        ) from error
 
 
 def command(
