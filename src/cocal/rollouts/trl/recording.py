@@ -39,27 +39,24 @@ STATE = "online.pt"
 
 @dataclass(frozen=True, kw_only=True)
 class Recording:
-    """What is kept of a training, and where.
-
-    Attributes:
-        folder: Folder that gets `rollouts/step-00001.parquet` and so on, `features.zarr` and `online`.
-        reward: Name or place of the reward function that says whether a response is correct.
-        correct_above: A reward above this number means a correct response; no reward (None) means a wrong one.
-        states: Whether the pooled states of all rollouts are kept in `features.zarr`.
-        layers: Blocks whose states are kept: "final", "all", or their zero-based indices.
-        number_format: Number format of the states.
-        online: Companions that learn from every rollout step inside the training, for which no states need be kept.
-        dataset: Name of the question set in the tables.
-    """
+    """What is kept of a training, and where."""
 
     folder: str | Path
+    """Folder that gets `rollouts/step-00001.parquet` and so on, `features.zarr` and `online`."""
     reward: str | int = 0
+    """Name or place of the reward function that says whether a response is correct."""
     correct_above: float = 0.0
+    """A reward above this number means a correct response; no reward (None) means a wrong one."""
     states: bool = True
+    """Whether the pooled states of all rollouts are kept in `features.zarr`."""
     layers: Literal["final", "all"] | Sequence[int] = "final"
+    """Blocks whose states are kept: "final", "all", or their zero-based indices."""
     number_format: NumberFormat = "bfloat16"
+    """Number format of the states."""
     online: OnlineSettings | None = None
+    """Companions that learn from every rollout step inside the training, for which no states need be kept."""
     dataset: str = "rollouts"
+    """Name of the question set in the tables."""
 
 
 class RolloutRecording(RolloutCapture):
