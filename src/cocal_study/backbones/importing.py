@@ -30,13 +30,7 @@ _SHAPE = {
 
 
 def import_checkpoint(
-    source: Path,
-    output: Path,
-    *,
-    depth: int,
-    width: int,
-    attributes: Mapping[str, str],
-    base: Path | None = None,
+    source: Path, output: Path, *, depth: int, width: int, attributes: Mapping[str, str], base: Path | None = None
 ) -> None:
     """Check a checkpoint and put it atomically at `output`; files are linked, or copied across file systems. It must
     have so many transformer blocks (`depth`), so large a hidden state (`width`), and the vocabulary of `base`. Raises

@@ -59,10 +59,7 @@ def read_cell(cube: xr.Dataset, cell: Mapping[str, str | int], metrics: Sequence
 
 
 def read_cells(
-    cube: xr.Dataset,
-    cells: Mapping[Any, Mapping[str, Any]],
-    names: Sequence[str],
-    metrics: Sequence[str] = METRICS,
+    cube: xr.Dataset, cells: Mapping[Any, Mapping[str, Any]], names: Sequence[str], metrics: Sequence[str] = METRICS
 ) -> pd.DataFrame:
     """Read metrics of several cells by key and stack the rows of `read_cell` in their order; the first columns, called
     `names`, hold the parts of the keys."""

@@ -6,11 +6,6 @@ from cocal.metrics.choices import candidates, certified
 from cocal.metrics.ordered import Ordered
 
 
-def solvable(question: np.ndarray, correct: np.ndarray) -> np.ndarray:
-    """Mark the questions with a correct response (pass@n), which no choice among them exceeds; bool (q,)."""
-    return np.bincount(question, weights=correct) > 0
-
-
 def kept_accuracy(confidence: np.ndarray, correct: np.ndarray, sent: float, counts: np.ndarray) -> np.ndarray:
     """Accuracy of the responses to the kept questions, in every resample of the questions.
 

@@ -165,7 +165,8 @@ def word_of(rows: Sequence[Mapping], tolerance: float = 0.0) -> str:
     """
     if not all(row["lower"] < row["upper"] for row in rows):
         return f"{UNDECIDED}, without intervals"
-    word, chance, near = first_word(rows, tolerance), _chance(rows), _nearer(rows)
+    word, chance = first_word(rows, tolerance), _chance(rows)
+    near = {row["rival"] for row in rows if row["rival_auroc"] - 0.5 < _NEAR * (row["paper_rival_auroc"] - 0.5)}
     if word == YES and chance:
         return f"{YES}, but {' and '.join(chance)} {'is' if len(chance) == 1 else 'are'} at chance"
     if word == YES and near:
@@ -194,11 +195,6 @@ def _chance(rows: Sequence[Mapping]) -> list[str]:
     """The labels of the methods whose confidence is at chance."""
     names = dict.fromkeys(name for row in rows for name in row["at_chance"].split(", ") if name)
     return [METHODS[name].label for name in names]
-
-
-def _nearer(rows: Sequence[Mapping]) -> set[str]:
-    """The rivals that are nearer to chance than the paper's."""
-    return {row["rival"] for row in rows if row["rival_auroc"] - 0.5 < _NEAR * (row["paper_rival_auroc"] - 0.5)}
 
 
 def _part_word(rows: Sequence[Mapping], tolerance: float) -> str:

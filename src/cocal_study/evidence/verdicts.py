@@ -311,18 +311,13 @@ def _deciding(claim: Claim, margins: Sequence[tuple[int, Margin, str]], unit: st
     """The case and the label of the margin that decides a claim in a unit, if there is one."""
     cases: dict[int, list[tuple[Margin, str]]] = {}
     for number, margin, said in margins:
-        if unit_of(margin.label) == unit:
+        metric = margin.label.split(", ")[1].removeprefix("range of ")  # a label names methods, metric and case
+        if unit == (metric if metric in UNITS else "share"):
             cases.setdefault(number, []).append((margin, said))
     if not cases or claim.predicate is None:
         return None
     decides, _ = claim.predicate.deciding(list(cases.values()))
     return next((number, margin.label) for number, margin, _ in margins if margin is decides)
-
-
-def unit_of(label: str) -> str:
-    """The unit of a margin by its label, which names the methods, the metric and the case."""
-    metric = label.split(", ")[1].removeprefix("range of ")
-    return metric if metric in ("ece", "auroc") else "share"
 
 
 def _numbers(rows: pd.DataFrame) -> np.ndarray:

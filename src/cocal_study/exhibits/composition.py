@@ -30,10 +30,7 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
             "their mean confidence on the final policy's responses, at matched budgets (appendix E.1). The dashed "
             "line is the accuracy. The whiskers show the standard deviation over the seeds.",
             layout=curves(study, _METHODS, study.reports.budgets, study.policy.steps),
-            inputs={
-                "metrics": [metrics_file(study.main_backbone, "-budgets")],
-                "companions": budget_companions(study),
-            },
+            inputs={"metrics": [metrics_file(study.main_backbone, "-budgets")], "companions": budget_companions(study)},
         )
 
 

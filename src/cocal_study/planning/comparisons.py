@@ -71,12 +71,6 @@ KINDS = ("", SECOND, "-sweep", "-budgets", "-ablations")
 """Ends of the names of the tables that `cocal predictions` makes."""
 
 
-def has_second(study: Study, backbone: str, step: int) -> bool:
-    """True if a policy answers the evaluation questions under the second sampling, too: those of the main backbone
-    before and after training."""
-    return bool(study.second_sampling) and backbone == study.main_backbone and step in (0, study.policy.steps)
-
-
 def comparisons(study: Study, backbone: str) -> Iterator[Comparison]:
     """The tables of predictions of a backbone: all methods on each checkpoint, and companions compared with one another
     on the responses of GRPO's policies: those of several stages and early steps, of matched budgets, and of other
@@ -94,7 +88,8 @@ def comparisons(study: Study, backbone: str) -> Iterator[Comparison]:
             },
         )
         yield comparison
-        if has_second(study, backbone, step):
+        # policies of the main backbone answer under the second sampling, too, before and after training
+        if study.second_sampling and backbone == study.main_backbone and step in (0, study.policy.steps):
             yield replace(comparison, kind=SECOND)
     of_grpo, final = partial(Comparison, backbone=backbone), study.policy.steps
     if backbone == study.main_backbone:
@@ -125,25 +120,17 @@ def samples_of(study: Study, domains: list[str]) -> dict[str, int]:
     return {name: study.datasets[name].samples for domain in domains for name in study.evaluation_sets(domain)}
 
 
-def recalibrated_files(study: Study, backbone: str) -> list[str]:
-    """Predictions of the recalibrated rivals on all policies. Only the main backbone has them."""
-    algorithms = recalibrated_algorithms(study) if backbone == study.main_backbone else []
-    return [predictions_file(backbone, algorithm, study.policy.steps, RECALIBRATED) for algorithm in algorithms]
-
-
 def cube_fields(study: Study, backbone: str, kind: str) -> dict[str, Any]:
     """A metric cube with its resamples, as fields of `cocal_study.stages.metrics.Metrics`. The cubes of all methods,
     also of the recalibrated ones, have a macro average of factual sets, too."""
     flags, compared, algorithms = CUBES[kind]
-    fields = {
-        "settings": study.metrics,
-        "seeds": study.companion.seeds,
-        "output": metrics_file(backbone, kind),
-        **flags,
-    }
+    output, seeds = metrics_file(backbone, kind), study.companion.seeds
+    fields = {"settings": study.metrics, "seeds": seeds, "output": output, **flags}
     groups = plan.macro_averages(study, backbone)
-    if kind == RECALIBRATED:
-        return {**fields, "groups": groups, "predictions": recalibrated_files(study, backbone)}
+    if kind == RECALIBRATED:  # only the main backbone has rivals
+        known = recalibrated_algorithms(study) if backbone == study.main_backbone else []
+        files = [predictions_file(backbone, algorithm, study.policy.steps, RECALIBRATED) for algorithm in known]
+        return {**fields, "groups": groups, "predictions": files}
     if kind not in ("", SECOND):
         groups = {"macro-mathematics": groups["macro-mathematics"]}
     predictions = [

@@ -8,7 +8,6 @@ from cocal.companion.settings import CompanionSettings
 from cocal.companion.spec import Prefix
 from cocal.settings.base import Count, Model, Name
 from cocal_study.config.evaluation import EstimatorSettings
-from cocal_study.config.features import FeatureSettings
 from cocal_study.config.methods import METHODS
 from cocal_study.config.study import Study
 from cocal_study.planning.results import companion_folder, predictions_file
@@ -161,13 +160,6 @@ def estimator_settings(study: Study, methods: list[str]) -> EstimatorSettings:
     if any(METHODS[m].needs_pool for m in methods):
         return settings
     return settings.model_copy(update={"missing_answer": EstimatorSettings().missing_answer})
-
-
-def feature_settings(study: Study, algorithm: str, step: int, domain: str) -> FeatureSettings:
-    """Settings of the features of evaluation responses: all layers of the study if layers are compared, else the final
-    one."""
-    compared = (algorithm, step, domain) == ("grpo", study.policy.steps, "mathematics")
-    return study.features if compared else study.features.model_copy(update={"layers": "final"})
 
 
 def response_plan(

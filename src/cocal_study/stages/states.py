@@ -150,13 +150,12 @@ class StateRules(Rules):
     ) -> Job:
         """Hidden states of responses: RLCR's end before its reason, and those whose prompt has a companion have its
         state, too."""
-        from cocal_study.planning.comparisons import (
-            samples_of,  # loads the rivals' modules, which jobs need not wait for
-        )
+        from cocal_study.planning.comparisons import samples_of  # loads the rivals' modules
 
         study, cell = self.study, (backbone, algorithm, int(step), prompt_format)
         place = (*cell[:-1], prompt_format + sampling)
-        settings = plan.feature_settings(study, algorithm, int(step), domain)
+        # layers are compared on the responses of GRPO's final policy alone
+        compared = (algorithm, int(step), domain, sampling) == ("grpo", self._final, "mathematics", "")
         read: dict[str, Any] = {}
         if prompt_format == "rlcr":
             read["task_response"] = True
@@ -164,7 +163,7 @@ class StateRules(Rules):
             read["prompt"] = True
         return self._job(
             Features,
-            settings=settings.model_copy(update={"layers": "final"}) if sampling else settings,
+            settings=study.features if compared else study.features.model_copy(update={"layers": "final"}),
             samples=samples_of(study, [domain]),
             responses=results.responses_folder(*place),
             checkpoint=results.policy_folder(backbone, algorithm, step),

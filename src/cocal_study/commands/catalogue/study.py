@@ -104,12 +104,7 @@ _DIGESTS = (
 )
 _STUDY = flag("--study", "study file", type=Path, default=Path("config/config.yaml"))
 _NUMBER = required("--number", "number of the replicate, counted from 1", type=flags.COUNT)
-_REPLICATE = (
-    _STUDY,
-    _NUMBER,
-    output("--output", "study file of the replicate", required=True),
-    flags.OVERWRITE,
-)
+_REPLICATE = (_STUDY, _NUMBER, output("--output", "study file of the replicate", required=True), flags.OVERWRITE)
 _UNPACK = (
     flag("--study", "study whose main backbone it is", type=Path, default=Path("config/laptop.yaml")),
     output("--output FOLDER", "folder of the checkpoint", FOLDER, required=True),

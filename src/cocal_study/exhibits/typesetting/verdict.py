@@ -7,16 +7,7 @@ import pandas as pd
 
 from cocal.metrics.shown import UNDEFINED
 from cocal_study.config.methods import METHODS
-from cocal_study.evidence.headlines import (
-    CENTRAL,
-    CHANCE,
-    COMPARABLE,
-    NAMES,
-    NO,
-    TOLERANCE,
-    UNDECIDED,
-    YES,
-)
+from cocal_study.evidence.headlines import CENTRAL, CHANCE, COMPARABLE, NAMES, NO, TOLERANCE, UNDECIDED, YES
 from cocal_study.exhibits.typesetting.wording import SMOLLM2, counted, listed, number, signed
 
 LEGEND = (

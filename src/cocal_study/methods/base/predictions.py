@@ -29,11 +29,7 @@ class Checkpoint(NamedTuple):
 
 
 def predict(
-    names: Sequence[str],
-    sets: EvaluationSets,
-    folders: Mapping[Any, Path],
-    inputs: Inputs,
-    checkpoint: Checkpoint,
+    names: Sequence[str], sets: EvaluationSets, folders: Mapping[Any, Path], inputs: Inputs, checkpoint: Checkpoint
 ) -> pd.DataFrame:
     """Compute the predictions of methods on one checkpoint (`cocal_study.store.contracts.PREDICTIONS`), whose responses
     in each prompt format lie in a folder as {dataset}.parquet.

@@ -24,13 +24,7 @@ from cocal_study.config.method import Reader, Rival
 from cocal_study.config.methods import METHODS
 from cocal_study.generation.labels import groups_of, question_texts, read_rollouts
 from cocal_study.methods.base.predictions import Checkpoint, predictions_of
-from cocal_study.methods.base.responses import (
-    Estimator,
-    LabelledStates,
-    LearntScore,
-    Responses,
-    read_responses,
-)
+from cocal_study.methods.base.responses import Estimator, LabelledStates, LearntScore, Responses, read_responses
 from cocal_study.methods.recalibration.calibrators import Fits
 from cocal_study.methods.self_consistency import check_pool
 from cocal_study.planning.rivals import RIVALS, Basis, calibrations_of, learns_from, named

@@ -47,7 +47,9 @@ class Prompts:
         """The user message in a prompt format; others are what its further placeholders stand for, such as the response
         that P(True) asks about."""
         text = self._texts[self._named(prompt_format, domain)]
-        return text.substitute({name: _inert(value) for name, value in {"question": question, **others}.items()})
+        # a text that holds `<|im_end|>` must not end the user's turn
+        inert = {name: value.replace("<|", "< |") for name, value in {"question": question, **others}.items()}
+        return text.substitute(inert)
 
     def placeholders(self, prompt_format: str) -> list[str]:
         """Names of the placeholders of a text, sorted; none if it is missing or no template."""
@@ -73,8 +75,3 @@ def judge_prompts(folder: str | Path | None) -> Prompts:
             wanted = ", ".join(f"${{{field}}}" for field in ours.placeholders(name))
             raise ConfigError(f"judge.prompts: {folder}/{name}.txt must hold {wanted} and no other placeholder")
     return own
-
-
-def _inert(text: str) -> str:
-    """The text, changed so that it cannot end the user's turn: `<|im_end|>` would become that special token."""
-    return text.replace("<|", "< |")
