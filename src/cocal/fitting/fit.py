@@ -141,7 +141,7 @@ def fit(
             **{"states": number_format, "license": license, "recipe": recipe, "cut": cut, "prefixes": prefixes or None},
             "base_model": base.model_copy(update={"sample": sample_digest(model)}),
             "notes": (*experience.notes, *_doubts(tokens, base, int(rows["step"].max()) * experience.has_steps)),
-            "unlikely": None if tokens is None else float(np.quantile(tokens[:, 1], 0.05)),
+            "unlikely": _unlikely(tokens),
             **{"learnt": digest_of(rows), "asked": "".join(sorted({*map(prompt_digest, rows["prompt_ids"])}))},
         }
         if recipe == "paper":
@@ -298,6 +298,10 @@ def _with_prefixes(
     grown = None if lengths is None else Prefixes(lengths, take)
     features[:, :, :pooled], tokens[:, :TOKEN_INPUTS] = states_and_tokens(policy, *passed, grown, read)
     return features, tokens
+
+
+def _unlikely(tokens: np.ndarray | None) -> float | None:
+    return None if tokens is None else float(np.quantile(tokens[:, 1], 0.05))
 
 
 def _doubts(tokens: np.ndarray | None, base: BaseModelFacts, last: int) -> list[str]:

@@ -110,7 +110,7 @@ class _Source:
             elif names := list(_defined(node)):
                 for name in names:
                     self.definitions.setdefault(name, []).append(node)
-            elif not isinstance(node, ast.Pass) and ast.unparse(getattr(node, "test", node)) != "TYPE_CHECKING":
+            elif not isinstance(node, ast.Pass) and not _is_for_types(node):
                 self.body.append(node)
 
     def names_in(self, node: ast.AST) -> Iterator[Definition]:
@@ -177,6 +177,10 @@ def _defined(node: ast.stmt) -> Iterator[str]:
         targets = node.targets if isinstance(node, ast.Assign) else [node.target]
         for target in targets:
             yield from (part.id for part in ast.walk(target) if isinstance(part, ast.Name))
+
+
+def _is_for_types(node: ast.stmt) -> bool:
+    return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
 
 
 def _file(module: str) -> Path | None:
