@@ -37,8 +37,8 @@ _LABEL = re.compile(
     rf"{GAP}*\}}?{GAP}*(?=\S)(?!\([A-H]\))"
 )
 _CHOICE = re.compile(
-    rf"(?:\\text\s*\{{\s*)?(?:([A-H])(?:\)|[.)]\s*\}}?\s+\S.*)|(\([A-H]\))\s*\}}?{GAP}*(?!.*\([A-H]\))[\w\\$-].*)"
-    r"|\(([A-H])\)"
+    rf"(?:\\text\s*\{{\s*)?(?:([A-H])(?:\)|[.)]\s*\}}?\s+\S.*)|"
+    rf"(\([A-H]\))\s*\}}?{GAP}*(?!.*(?:\([A-H]\)|\b(?:is|not|or)\b))[\w\\$-].*)|\(([A-H])\)"
     r"|(?:\\text\s*\{\s*)?(?:[Oo]ption|[Cc]hoice)\s+\(?([A-H])\)?\.?\s*\}?"
 )
 _MEMBER = re.compile(

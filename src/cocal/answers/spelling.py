@@ -207,7 +207,7 @@ PHRASES = _rules(
     ("The answer is 5, Perimeter: 5, Thus, 5, x: 5: 5", _SAID, "", "inspect_ai #4361"),
     (r"\frac{1}{3} \text{ or approximately } 0.33: \frac{1}{3} \approx 0.33",
      rf"(?<=[\w}})]){GAP}*[,(]?{GAP}*(?:\\text\s*\{{)?[\s,(]*(?:or\b\s*)?(?:approximately|approx\.|about|roughly){GAP}*\}}?"
-     rf"{GAP}*([\d.]+)\)?$", r" \\approx \1", "own pairs"),
+     rf"{GAP}*(\d*\.\d+)\)?$", r" \\approx \1", "own pairs"),
     ("5 (approx), 5 (exact): 5",
      r"(?i)\s*(?:\\text\s*\{\s*)?\((?:approx\.?|approximately|correct|exact(?:ly)?|rounded|units?)\)\}?$", "",
      "inspect_ai #4361"),
