@@ -152,7 +152,8 @@ class RolloutRecording(RolloutCapture):
     def _load_optimizer_and_scheduler(self, checkpoint):
         """As TRL does; the checkpoint may lie in another folder than that of the output."""
         super()._load_optimizer_and_scheduler(checkpoint)
-        self._resumed_from = Path(checkpoint)
+        if checkpoint is not None:  # versions of transformers before 5 call this without one, too
+            self._resumed_from = Path(checkpoint)
 
 
 class _Recorder(TrainerCallback):
