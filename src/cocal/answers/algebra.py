@@ -10,6 +10,7 @@ with letters are equal if they are wherever both are real.
 """
 
 from collections.abc import Iterable
+from itertools import chain
 
 import sympy
 from latex2sympy2_extended.latex2sympy2 import is_expr_of_only_symbols
@@ -23,6 +24,9 @@ _DECIMALS = 6
 _GREATER = sympy.GreaterThan, sympy.StrictGreaterThan
 _POINTS = ("17/7", "-23/11", "31/13", "-5/9", "3/8", "19/6", "-37/15", "41/29", "7/16", "-11/4")
 """Values at which expressions with letters are compared, given out to letters in turn."""
+_LARGE = 1_000_000
+_GROWING = sympy.factorial, sympy.factorial2, sympy.gamma, sympy.binomial
+"""What has too many digits where a letter is the square of a large number."""
 
 
 def equal(gold: Read, answer: Read) -> bool:
@@ -146,9 +150,12 @@ def _factor(ours: sympy.Expr, theirs: sympy.Expr) -> sympy.Expr | None:
 
 
 def _same_roots(ours: sympy.Expr, theirs: sympy.Expr) -> bool:
-    """True if two equations in one letter have the same real solutions, and have any."""
+    """True if two equations in one letter have the same real solutions, and have any. Of two polynomials, which may
+    have others, this is not asked."""
     names = ours.free_symbols | theirs.free_symbols
     if len(names) != 1 or ours.atoms(AppliedUndef) | theirs.atoms(AppliedUndef):
+        return False
+    if ours.is_polynomial(*names) and theirs.is_polynomial(*names):
         return False
     first, second = (sympy.solveset(side.doit(), *names, sympy.S.Reals) for side in (ours, theirs))
     return isinstance(first, sympy.FiniteSet) and bool(first) and _equal_sets(first, second)
@@ -207,7 +214,11 @@ def _equal_sets(gold: Read, answer: Read) -> bool:
 
 
 def _collection(value: Read) -> Read:
-    """A set or a tuple; of anything else the set with this member."""
+    """A set or a tuple; of anything else the set with this member. Conditions that exclude a number hold together."""
+    if isinstance(value, sympy.FiniteSet) and any(isinstance(part, sympy.Ne) for part in value.args):
+        conditions = [relations_of(part) for part in value.args]
+        solved = _solved(tuple(chain(*conditions))) if all(conditions) else None
+        value = value if solved is None else solved
     if isinstance(value, (sympy.Union, sympy.Intersection)):
         return value.doit()
     return value if isinstance(value, (sympy.Set, sympy.Tuple)) else sympy.FiniteSet(value)
@@ -293,7 +304,7 @@ def _equal_functions(gold: sympy.Expr, answer: sympy.Expr, names: set[sympy.Basi
     if both and gold.free_symbols != answer.free_symbols and sympy.expand(gold - answer) != 0:
         return False
     compared = 0
-    for point in _assignments(names):
+    for point in _assignments(names, _beyond(gold, answer)):
         first, second = _value(gold, point), _value(answer, point)
         if first is None or second is None or (not (first.is_real and second.is_real) and not gold.has(sympy.I)):
             continue
@@ -303,15 +314,31 @@ def _equal_functions(gold: sympy.Expr, answer: sympy.Expr, names: set[sympy.Basi
     return compared > 1 or sympy.expand(gold - answer) == 0
 
 
-def _assignments(names: Iterable[sympy.Basic]) -> list[dict[sympy.Basic, sympy.Rational]]:
-    """Points at which letters, and functions that are only named, have values."""
+def _beyond(*expressions: sympy.Expr) -> int:
+    """A number beyond which floors, absolute values and roots of squares with the numbers of expressions differ; 0
+    where there are none of them, or the numbers are large."""
+    powers = set().union(*(one.atoms(sympy.Pow) for one in expressions))
+    bent = any(power.exp.is_Rational and power.exp.q == 2 and power.free_symbols for power in powers)
+    if not (bent or any(one.has(sympy.floor, sympy.ceiling, sympy.Abs) for one in expressions)):
+        return 0
+    if any(power.exp.free_symbols for power in powers) or any(one.has(*_GROWING) for one in expressions):
+        return 0
+    largest = max(
+        (abs(part) for one in expressions for number in one.atoms(sympy.Rational) for part in (number.p, number.q)),
+        default=0,
+    )
+    return largest**2 if largest < _LARGE else 0
+
+
+def _assignments(names: Iterable[sympy.Basic], beyond: int = 0) -> list[dict[sympy.Basic, sympy.Rational]]:
+    """Points at which letters, and functions that are only named, have values; two of them lie beyond a number."""
     ordered = sorted(names, key=lambda name: (not isinstance(name, AppliedUndef), str(name)))
     count, values = len(ordered), [sympy.Rational(value) for value in _POINTS]
     if not count:
         return [{}]
     points = [[values[(3 * row + column) % len(values)] + row for column in range(count)] for row in range(4)]
     points += [[abs(value) / 10 for value in points[0]], [-abs(value) for value in points[2]]]
-    for far, base in ((11, 2), (37, 61)):  # for floors to differ, and beyond where an absolute value bends
+    for far, base in ((11, 2), (37, 61), *([(1, beyond)] * (beyond > 0))):  # for floors and absolute values to differ
         points += [[sign * (abs(value) * far + base) for value in points[1]] for sign in (1, -1)]
     points += [[start + 2 * column for column in range(count)] for start in (5, -4 - 2 * count)]  # for floors, too
     return [dict(zip(ordered, point, strict=True)) for point in points]

@@ -37,15 +37,19 @@ _LABEL = re.compile(
     rf"{GAP}*\}}?{GAP}*(?=\S)(?!\([A-H]\))"
 )
 _CHOICE = re.compile(
-    rf"(?:\\text\s*\{{\s*)?(?:([A-H])(?:\)|[.)]\s*\}}?\s+\S.*)|"
+    rf"(?:\\text\s*\{{\s*)?(?:([A-H])(?:\)|[.):]\s*\}}?\s+\S.*)|"
     rf"(\([A-H]\))\s*\}}?{GAP}*(?!.*(?:\([A-H]\)|\b(?:is|not|or)\b))[\w\\$-].*)|\(([A-H])\)"
     r"|(?:\\text\s*\{\s*)?(?:[Oo]ption|[Cc]hoice)\s+\(?([A-H])\)?\.?\s*\}?"
 )
+_CHOICES = re.compile(r"[A-H](?:(?:\s|,|\\text\s*\{|\}|\band\b)+[A-H])+")
+"""Several choices, which may also stand side by side."""
 _MEMBER = re.compile(
     r"(?P<before>(?:^|[,;]|\b(?:and|or)\b\s*\}?)\s*)"
     r"(?P<name>(?:[A-Za-z]|\\[a-z]+)(?:_\{?\w\}?)?|\([a-z](?:\s*,\s*[a-z])*\))\s*(?:\\in|=)\s*(?=[\[(]|\\\{)"
 )
 """What names a set, an interval or a tuple, or says that a letter lies in it."""
+_POINT = re.compile(r"[A-Z]\s*(?=\([^()]*,[^()]*\)$)")
+"""The name of a point before its coordinates."""
 _VALUED = re.compile(
     r"(?:[A-Za-z](?=\(|_\{)|\\(?:gcd|lcm|min|max)(?![a-z]))\s*(?:\([^()]*\))?(?:_\{[^{}]*\})?\s*=\s*(?=[^=,]+$)"
 )
@@ -65,8 +69,10 @@ _ORDER = re.compile(r"[<>]|\\[lg]e(?![a-z])")
 _FAMILY = re.compile(
     rf"(?P<what>.*?){GAP}*(?:[,;(]|(?=\\text\s*\{{)){GAP}*(?:\\text\s*\{{[\s,]*)?(?:(?:where|for|with)\s+)?"
     r"\}?\s*\$?(?P<letters>[a-z](?:\s*,\s*[a-z])*)\s*"
-    r"(?:\\in\s*\\?(?:mathbb\s*)?\{?(?P<of>[ZNR])\}?\s*\$?|(?:\\text\s*\{\s*)?\s*is (?:an?|any) integer\s*\}?)\)?"
+    r"\\in\s*\\?(?:mathbb\s*)?\{?(?P<of>[ZNR])\}?(?P<some>\s*[\^_]\s*\{?[*+]\}?)?\s*\$?\)?"
 )
+_LETTER = re.compile(r"\\[A-Za-z]+|[A-Za-z]")
+"""A letter, or a command."""
 _IMAGINARY, _OTHER_IMAGINARY = (re.compile(rf"(?<![A-Za-z\\_{{]){letter}(?![A-Za-z])") for letter in "ij")
 SEVERAL = re.compile(r"\d\D*\b(?:and|or)\b\D*\d")
 GROUPED = re.compile(r"[+-]?[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]+)?")
@@ -105,10 +111,14 @@ def _choice(gold: str, answer: str) -> Pair:
     for letter, other in ((gold, answer), (answer, gold)):
         if (choice := _CHOICE.fullmatch(other)) and letter in choice.groups():
             return letter, letter
+        if _CHOICES.fullmatch(other) and letter == "".join(re.findall("[A-H]", other)):
+            return letter, letter
     return gold, answer
 
 
 def _label(gold: str, answer: str) -> Pair:
+    if re.fullmatch("[A-H]", gold):
+        return gold, answer  # a choice, and the label is another one
     labels = [_LABEL.match(text) for text in (gold, answer)]
     return _without(gold, answer, labels) if None in labels else (gold, answer)
 
@@ -120,14 +130,24 @@ def _family(gold: str, answer: str) -> Pair:
             (ours["what"], _renamed(ours, theirs)) if (ours["of"] or "Z") == (theirs["of"] or "Z") else (gold, answer)
         )
     alone = ours or theirs
-    if alone and (alone["of"] == "N" or (alone["of"] != "R" and _ORDER.search(alone["what"]))):
+    if alone is None:
+        return gold, answer
+    what, letters, other = alone["what"], alone["letters"], answer if ours else gold
+    is_some = (alone["of"] == "N" or alone["some"]) and not re.match(rf"[A-Za-z]_\{{?{letters}\}}?\s*=", what)
+    if is_some or (alone["of"] != "R" and _ORDER.search(what)):
         return gold, answer  # which says less than the other
-    return ours["what"] if ours else gold, theirs["what"] if theirs else answer
+    unnamed = {letter for letter in _LETTER.findall(other) if len(letter) == 1} - {*_LETTER.findall(what)}
+    if len(unnamed) == 1 and letters not in _LETTER.findall(other) and (alone["of"] == "R" or unnamed < {*"jklmnt"}):
+        what = _with_letter(what, letters, *unnamed)
+    return (what, answer) if ours else (gold, what)
 
 
 def _member(gold: str, answer: str) -> Pair:
     found = [match for text in (gold, answer) if _MEMBER.match(text) for match in _MEMBER.finditer(text)]
     names = {"".join(match["name"].split()) for match in found}
+    points = [_POINT.match(text) for text in (gold, answer)]
+    if None in points and any(points) and all(text.endswith(")") for text in (gold, answer)):
+        return _without(gold, answer, points)
     first, second = (_MEMBER.sub(r"\g<before>", text) for text in (gold, answer))
     return (first, second) if len(names) == 1 and (first + second).count("=") < 2 else (gold, answer)
 
@@ -186,10 +206,16 @@ def _unit(gold: str, answer: str) -> Pair:
 
 
 ALIGNMENTS = (
-    Said("The choice `D. 7` or `(D)` equals its letter `D`.", _choice),
+    Said("The choice `D. 7` or `(D)` equals its letter `D`, and `A, C` are `AC`.", _choice),
     Said("A label that only one of them has is dropped: `(B) 12` and `B. 12` equal `12`.", _label),
-    Said(r"`x=k\pi, k\in\mathbb{Z}` equals `x=k\pi`, and `n` may stand for `k`.", _family),
-    Said(r"A set, an interval or a tuple loses its name: `x\in[1,2]` and `A=[1,2]` equal `[1,2]`.", _member),
+    Said(
+        r"`x=k\pi, k\in\mathbb{Z}` equals `x=k\pi`, and `n` may stand for `k`; `a_n=2n, n\in\mathbb{N}` equals its formula.",
+        _family,
+    ),
+    Said(
+        r"A set, an interval or a tuple loses its name: `x\in[1,2]` and `A=[1,2]` equal `[1,2]`, `P(1,2)` the pair.",
+        _member,
+    ),
     Said(r"`P(X=1)=\frac{1}{2}` and `\gcd(a,b)=7` equal their values.", _valued),
     Said(
         r"An answer may say what its number is the value of: `AB^2=36`, `\text{Area}=36` and `100m+n=36` equal `36`.",
@@ -225,9 +251,12 @@ def consecutive(word: str) -> bool:
 def _renamed(family: re.Match[str], other: re.Match[str]) -> str:
     """What the other family says, with the letter for whole numbers that the first one has."""
     ours, theirs, text = family["letters"], other["letters"], other["what"]
-    if len(ours) > 1 or len(theirs) > 1 or re.search(rf"(?<![A-Za-z\\]){ours}(?![A-Za-z])", text):
-        return text
-    return re.sub(rf"(?<![A-Za-z\\]){theirs}(?![A-Za-z])", ours, text)
+    return text if len(ours + theirs) > 2 or ours in _LETTER.findall(text) else _with_letter(text, theirs, ours)
+
+
+def _with_letter(text: str, old: str, new: str) -> str:
+    """A text with another letter."""
+    return _LETTER.sub(lambda match: new if match[0] == old else match[0], text)
 
 
 def measured(text: str, beside: str) -> tuple[str, str | None]:
@@ -260,6 +289,7 @@ def _admitted(unit: str) -> bool:
 
 def unit_name(unit: str) -> str:
     """A unit in one spelling: `square feet` as `ft2` and `miles per hour` as `mi/h`, without a plural."""
+    unit = re.sub(r"\bM(?=[WJVAN]\b)", "mega", unit)  # the one prefix that another has in capitals
     name = re.sub(r"\s*(?:/|\bper\b)\s*", "/", re.sub(r"[\^.]", "", " ".join(unit.lower().split())))
     name = re.sub(r"\b(?:(sq(?:uare)?)|cu(?:bic)?) (\w+)", lambda match: match[2] + ("2" if match[1] else "3"), name)
     return re.sub(r"[a-z]+", lambda match: _abbreviated(match[0]), name)

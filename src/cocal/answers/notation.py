@@ -19,7 +19,9 @@ _SCRIPT = re.compile(r"([_^])\{(\\[A-Za-z]+|[^{}\\])\}")
 """An index or exponent of one character or command, which needs no braces."""
 _BARE = re.compile(NUMBER)
 _MONTHS = any_of("months")
-_CLOCK = re.compile(rf"(\d{{1,2}}:\d\d){GAP}*(?:\\text\s*\{{\s*)?[apAP]\.?{GAP}*[mM]\.?\s*\}}?")
+_CLOCK = re.compile(
+    rf"(\d{{1,2}})(?::(\d\d))?{GAP}*(?:\\text\s*\{{\s*)?(?:([ap])\.?{GAP}*m\.?|(noon))?\s*\}}?", re.IGNORECASE
+)
 _CLOCKS = re.compile(r"\d{1,2}:\d\d(?:(?:\s*,|\s*(?:\\text\s*\{)?\s*\band\b\s*\}?)\s*\d{1,2}:\d\d)+")
 """Several times of day."""
 _SYMBOLS_JOINED = re.compile(r"(?:[A-Za-z]|\\[A-Za-z]+)\s*\b(and|or)\b\s*(?:[A-Za-z]|\\[A-Za-z]+)")
@@ -35,6 +37,10 @@ _FEWEST_PLACES = 6
 _BASED = re.compile(r"([+-]?)([0-9A-F]+)(?:_|_?(?:in)?base-?)(-?[0-9]+|[a-z]+)", re.IGNORECASE)
 _BASES = {name: str(base) for base, name in enumerate(DATA["numbers"].split())}
 _STATEMENTS = re.compile(r"(?:\(\d{1,2}\)(?:[\s,{}]|\\text|and)*){2,}")
+_ROMAN = re.compile(r"\(?(i{1,3}|iv|vi{0,3}|ix|xi{0,2})\)?", re.IGNORECASE)
+_CASES = re.compile(r"([^&]*)\\begin\{cases\}(.*&.*)\\end\{cases\}")
+_IF = re.compile(rf"(?:[,;.]|{GAP})*(?:(?:\\text\s*\{{)?\s*\b(?:if|for|when)\b\s*\}}?|(?=&)|$)")
+"""What stands around the conditions of cases and says nothing."""
 _PART = re.compile(
     r"\s*(?:,|;|\\ldots|(?:,\s*)?(?:\\text\s*\{\s*)?\b(?:and|or)\b(?:\s*\})?|(?<=[A-Za-z.])\s+(?=\d)|(?<=\})\s*(?=\d))\s*"
 )
@@ -126,11 +132,40 @@ def _clocks(gold: str, answer: str) -> bool | None:
     if len(several) == 2:
         return several[0] == several[1]
     times = [_CLOCK.fullmatch(text) for text in (gold, answer)]
-    if not any(times):
+    if not any(time and (time[3] or time[4]) for time in times):
         return None
-    first, second = (time[1] if time else text for time, text in zip(times, (gold, answer), strict=True))
-    halves = {re.sub(r"\\text|[^ap]", "", text.lower()) for text in (gold, answer)}
-    return first == second and (None in times or len(halves) == 1)
+    first, second = ((int(time[1]) % 12, int(time[2] or 0), _half(time)) if time else None for time in times)
+    return (
+        None not in (first, second) and first[:2] == second[:2] and (first[2] or second[2]) == (second[2] or first[2])
+    )
+
+
+def _half(time: re.Match[str]) -> str:
+    """The half of the day, a or p; empty where a time does not tell it."""
+    return (time[3] or "p" * (time[4] is not None or int(time[1]) > 12)).lower()
+
+
+def _romans(gold: str, answer: str) -> bool | None:
+    first, second = _numerals(gold), _numerals(answer)
+    return None if first == second is None else first == second
+
+
+def _numerals(text: str) -> list[str] | None:
+    """Roman numerals in order; None for any other text, and for one letter, which may be a variable."""
+    parts = re.split(r"(?:\s|,|\band\b)+", TEXT.sub(r" \1 ", text).strip())
+    numerals = [_ROMAN.fullmatch(part) for part in parts]
+    if None in numerals or (len(parts) == 1 and len(parts[0].strip("()")) == 1):
+        return None
+    return sorted(match[1].lower() for match in numerals if match)
+
+
+def _cases(gold: str, answer: str) -> bool | None:
+    found = [_CASES.fullmatch(text) for text in (gold, answer)]
+    if None in found:
+        return None
+    lines = [{_letters(_IF.sub("", line)) for line in match[2].split(r"\\")} - {""} for match in found if match]
+    before = {_letters(match[1]) for match in found if match}
+    return True if lines[0] == lines[1] and len(before) == 1 else None
 
 
 def _statements(gold: str, answer: str) -> bool | None:
@@ -240,7 +275,9 @@ DECISIONS = (
         "Decimals are equal if they are the same number, or if one is the other rounded to six or more places.",
         _decimals,
     ),
-    Said("The time `8:34 p.m.` equals `8:34`, and several times are equal in any order.", _clocks),
+    Said("The time `8:34 p.m.` equals `8:34` and `20:34`, and several times are equal in any order.", _clocks),
+    Said("Roman numerals, `(i), (iv)`, are no products of letters, and are compared as a set.", _romans),
+    Said("Cases are equal in any order of their lines.", _cases),
     Said("Numbers of statements, `(1)(4)`, are compared as a set.", _statements),
     Said(
         "A word of three or more letters, or of two capitals, is compared by its letters, and so are names of points.",

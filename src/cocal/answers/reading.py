@@ -33,6 +33,8 @@ _OR = re.compile(r"\s*(?:\\text\s*\{\s*or\s*\}|\bor\b|\\l?or(?![A-Za-z])|\\(?:ve
 _BUILDER = re.compile(
     r"\\\{\s*(?P<name>[A-Za-z])\s*(?:\\in\s*(?P<of>\\mathbb\{?\s*[A-Z]\s*\}?|[A-Z]))?\s*(?:\||:)(?P<such>.*)\\\}"
 )
+_EXCLUDED = re.compile(r"^([a-z]\s*\\ne(?![A-Za-z]))(\s*[^,<>=]+(?:,[^,<>=a-z]+)+)$")
+"""Several numbers that a letter does not equal."""
 _RELATION = re.compile(r"[<>=]|\\(?:le|ge|ne)(?![A-Za-z])")
 _LETTERS = re.compile(r"\\(?:text|mathrm|begin|end|operatorname|mathbb)\s*\{[^{}]*\}|\\[A-Za-z]+|[A-Za-z]")
 _CONSTANTS = {"I": r"\text{I}", "E": r"\text{E}", r"\gamma": r"\text{g̃}", r"\Gamma": r"\text{G̃}"}
@@ -48,7 +50,7 @@ _DOUBLE = re.compile(r"(?P<number>\d+)!!|\(?(?P<even>2\s*(?P<letter>[a-z]))(?P<o
 _BINOMIAL = re.compile(r"\\binom\{[^{}]*(?:\{[^{}]*\}[^{}]*)*\}\{")
 _INDEX = re.compile(r"\\(?:sum|prod)|_\{?i")
 _TRIGONOMETRIC = re.compile(r"\\(?:sin|cos|tan|cot|sec|csc)(?![A-Za-z])")
-_TO_THE_T = re.compile(r"\^\s*(?:T(?![A-Za-z])|\{\s*T\s*\})")
+_TO_THE_T = re.compile(r"\^\s*(?:T(?![a-z])|\{\s*T\s*\})")
 """A power with the exponent T, which the parser takes for a transposition."""
 _LARGEST_DOUBLE = 1_000
 HUNDREDTH = sympy.UnevaluatedExpr(sympy.Rational(1, 100))
@@ -67,6 +69,7 @@ def read(text: str) -> Read | None:
         return None
     if builder := _BUILDER.fullmatch(text):
         return _built(builder["name"], builder["of"], builder["such"])
+    text = _EXCLUDED.sub(lambda match: match[1] + match[2].replace(",", "," + match[1]), text)
     pieces = _OR.split(text)
     if len(pieces) > 1 and all(map(_RELATION.search, pieces)) and not ("=" in pieces[0] and "," in pieces[0]):
         return _joined(pieces, _either)
@@ -165,14 +168,14 @@ class Ratio(sympy.Tuple):
 
 
 def _built(name: str, of: str | None, such: str) -> Read | None:
-    """A set in set-builder notation over the real numbers or the integers."""
-    condition = read(such)
+    """A set in set-builder notation over the real numbers or a part of them; None over the complex numbers."""
+    kind = re.sub(r"\W|mathbb", "", of or "R")
+    condition = None if kind == "C" else read(such)
     members = None if condition is None else solutions(condition, sympy.Symbol(name, real=True))
     if members is None or of is None:
         return members
-    return members.intersect(
-        {"N": sympy.S.Naturals0, "Z": sympy.S.Integers}.get(re.sub(r"\W|mathbb", "", of), sympy.S.Reals)
-    )
+    of_kind = {"N": sympy.S.Naturals0, "Z": sympy.S.Integers, "Q": sympy.S.Rationals}
+    return members.intersect(of_kind.get(kind, sympy.S.Reals))
 
 
 def _either(pieces: list[Read]) -> Read | None:

@@ -59,7 +59,18 @@ def _repeating(match: re.Match[str]) -> str:
 
 
 def _system(match: re.Match[str]) -> str:
-    return ", ".join(line.strip(" ,;") for line in match[2].split(r"\\") if line.strip(" ,;"))
+    lines = (line.strip(" ,;") for line in match[2].replace("&", "").split(r"\\"))
+    return ", ".join(filter(None, lines))
+
+
+def _matrix(match: re.Match[str]) -> str:
+    lines = r"\\".join(line.replace(",", "&") for line in re.findall(r"\[([^\[\]]*)\]", match[1]))
+    return rf"\begin{{pmatrix}}{lines}\end{{pmatrix}}"
+
+
+def _member(match: re.Match[str]) -> str:
+    kind, letter = (match[1], match[2]) if match[1] else (match[4], match[3])
+    return rf", {letter}\in \mathbb{{{'Z' if kind.lower() == 'integer' else 'R'}}}"
 
 
 _FUNCTIONS = "arcsin|arccos|arctan|sinh|cosh|tanh|sin|cos|tan|cot|sec|csc|ln|log|exp|max|min|gcd|lcm"
@@ -74,6 +85,9 @@ _GROUP = r"\{(?:[^{}]|\{(?:[^{}]|\{(?:[^{}]|\{[^{}]*+\})*+\})*+\})*+\}"
 """What braces enclose, with three more pairs of them inside."""
 _ONE = r"\s*(?![{\[])(\\[A-Za-z]+|[^\s\\{}])"
 """An argument of one character or command, without braces."""
+_UNIT = r"\\(?:text|mathrm)\s*\{\s*([A-Za-z]+)\s*\}"
+_SQUARED = r"(?:\s*\^\s*\{?([23])\}?)?"
+"""A unit, and its power."""
 GAP = r"(?:\s|\\[ ,;:]|~)"
 """A typeset space."""
 _UPRIGHT = r"\\(?:text|mathrm|operatorname|mathbf|mathbb|rm)\s*\{{\s*({})\s*\}}"
@@ -101,7 +115,7 @@ SPELLING = _rules(
      r"[(\[]\s*\\begin\{array\}(?:\{[lcr|\s]+\})?(.*?)\\end\{array\}\s*[)\]]", r"\\begin{pmatrix}\1\\end{pmatrix}",
      "DeepScaleR"),
     (r"\begin{cases}x=1\\y=2\end{cases}: x=1,y=2",
-     r"(?:\\\{\s*)?\\begin\{(cases|array|aligned)\}(?:\{[lcr|]+\})?([^&]*?)\\end\{\1\}", _system,
+     r"(?:\\\{\s*)?\\begin\{(cases|array|aligned)\}(?:\{[lcr|]+\})?((?:[^&]|&(?==))*?)\\end\{\1\}", _system,
      "DeepScaleR"),
     (r"{5 \choose 2}, {1 \over 2}: \binom{5}{2}, \frac{1}{2}",
      rf"(?:\{{|^)([^{{}}]*)\\(choose|over){_END}([^{{}}]*)(?:\}}|$)",
@@ -156,6 +170,7 @@ SPELLING = _rules(
      rf"(?:(?<=\d){_TYPESET}th|(?<=1)(?<!11){_TYPESET}st|(?<=2)(?<!12){_TYPESET}nd|(?<=3)(?<!13){_TYPESET}rd)\b\}}*",
      "", "TinyV #243"),
     (r".666...: .\overline{6}", r"(\.\d*?)(?:(\d)\2\2+|(\d\d+)\3+)\s*\\ldots\s*$", r"\1\\overline{\2\3}", "own pairs"),
+    (r"\dot{1}4\dot{2}: \overline{142}", r"\\dot\{(\d)\}(\d*)\\dot\{(\d)\}", r"\\overline{\1\2\3}", "own pairs"),
     (r"0.1\overline{6}, 0.1(6): \frac{15}{90}",
      r"(?<![\w.)}])(\d*)\.(\d*)(?:\\(?:overline|bar|dot)\s*\{(\d+)\}|\((\d+)\)$)", _repeating, "DeepScaleR"),
     ("(1,2) (3,4): (1,2),(3,4)", r"(?<![\\A-Za-z])(\([^()]*,[^()]*\))\s*(?=\([^()]*,[^()]*\))", r"\1,", "DeepScaleR"),
@@ -168,6 +183,22 @@ SPELLING = _rules(
     (r"33\frac{1}{3}\%: (33+\frac{1}{3})\%", r"(?<![\w.}])(\d+)\s*(\\frac\{\d+\}\{\d+\})(?=\s*\\%)", r"(\1+\2)",
      "DeepScaleR"),
     (r"infinity, -oo: \infty, -\infty", rf"(?<![A-Za-z\\])(?:oo|infinity){_END}", r"\\infty ", "DeepScaleR"),
+    (r"f^{-1}(x), f^{(2)}(x): f_{inverse}(x), f_{(2)}(x)",
+     r"(?<![A-Za-z\\])([f-h])\^\{\s*(?:(-1)|(\(\w\)))\s*\}(?=\s*\()",
+     lambda match: f"{match[1]}_{{{match[3] or 'inverse'}}}", "own pairs"),
+    (r"[[1,2],[3,4]]: \begin{pmatrix}1&2\\3&4\end{pmatrix}", r"^\[\s*((?:\[[^\[\]]*\]\s*,?\s*){2,})\]$", _matrix,
+     "own pairs"),
+    (r"x=1\\y=2: x=1, y=2", r"^()(?!.*(?:\\begin|&))([^=]*+=(?:(?!\\\\).)*+\\\\[^=]*+=.*)$", _system,
+     "own pairs"),
+    (r"\mathbb{R}^+: (0,\infty)", r"^\\mathbb\{R\}\s*[\^_]\s*\{?\+\}?$", r"(0,\\infty)", "own pairs"),
+    ("]1,2[: (1,2)", r"^\]([^\[\]]*,[^\[\]]*)\[$", r"(\1)", "own pairs"),
+    (r"\frac{\text{m}}{\text{s}^2}, \text{m}/\text{s}^2: \text{m/s2}",
+     rf"\\frac\s*\{{\s*{_UNIT}\s*\}}\s*\{{\s*{_UNIT}{_SQUARED}\s*\}}|{_UNIT}\s*/\s*{_UNIT}{_SQUARED}",
+     lambda match: rf"\text{{{match[1] or match[4]}/{match[2] or match[5]}{match[3] or match[6] or ''}}}", "own pairs"),
+    (r"\text{m}\cdot\text{s}^{-1}, \mathrm{m\,s^{-1}}: \text{m/s}",
+     rf"(?:{_UNIT}{GAP}*(?:\\cdot)?\s*{_UNIT}|\\mathrm\{{([a-z]+){GAP}+([a-z]+))\^\{{-([12])\}}\}}?",
+     lambda match: rf"\text{{{match[1] or match[3]}/{match[2] or match[4]}{match[5].strip('1')}}}", "own pairs"),
+    (r"\text{N}\cdot\text{m}: \text{N m}", rf"{_UNIT}\s*\\cdot\s*{_UNIT}", r"\\text{\1 \2}", "own pairs"),
     ("abs(x-3): |x-3|", r"(?<![A-Za-z\\])abs\(([^()]*)\)", r"|\1|", "Math-Verify #82"),
     (r"f(x)\equiv x: f(x)=x", r"^(?!.*\\pmod)(.*?)\\equiv", r"\1=", "DeepScaleR"),
     (r"pi: \pi", rf"(?<![A-Za-z\\])pi{_END}", r"\\pi", "MATH500"),
@@ -182,6 +213,7 @@ SPELLING = _rules(
      r"^{\1}", "MATH500"),
 )  # fmt: skip
 """Spellings of LaTeX and of plain text, wherever they stand."""
+_OF_KIND = "(?:(?:arbitrary|real) )*(integer|constant|number)"
 _QUANTITY = rf"(?:the )?(?:(?:{any_of('qualities')}) )*(?:{any_of('quantities')})s?(?: (?:of|for)(?: [^\s:={{}}]+)+?)?"
 _HENCE = r"(?:(?:so|thus|hence|therefore)(?:,\s*|\s+(?=the |[\d\\])))?"
 _SAID = (
@@ -192,6 +224,8 @@ PHRASES = _rules(
     ("$5 million: 5000000",
      rf"(?i)^(?:\\\$|[^\w.+\\-])*(\d+(?:,\d{{3}})*(?:\.\d+)?)\s*(?:\\text\s*\{{\s*)?({SCALE})(?: dollars)?\W*$",
      _scaled, "TinyV #191"),
+    ("third: 3", rf"(?i)^(?:{any_of('ordinals')})$",
+     lambda match: str(DATA["ordinals"].split().index(match[0].lower()) + 1), "own pairs"),
     ("one hundred and five, two and a half, three quarters: 105, (2+1/2), 3/4",
      rf"(?i)^(-?)((?:{SPOKEN})(?:[- ]+(?:{SPOKEN}))*)$", lambda match: match[1] + spoken(match[2]), "TinyV #132"),
     ("minus 5, negative 5: -5",
@@ -209,8 +243,20 @@ PHRASES = _rules(
      rf"(?<=[\w}})]){GAP}*[,(]?{GAP}*(?:\\text\s*\{{)?[\s,(]*(?:or\b\s*)?(?:approximately|approx\.|about|roughly){GAP}*\}}?"
      rf"{GAP}*(\d*\.\d+)\)?$", r" \\approx \1", "own pairs"),
     ("5 (approx), 5 (exact): 5",
-     r"(?i)\s*(?:\\text\s*\{\s*)?\((?:approx\.?|approximately|correct|exact(?:ly)?|rounded|units?)\)\}?$", "",
-     "inspect_ai #4361"),
+     r"(?i)\s*(?:\\text\s*\{\s*)?\((?:approx\.?|approximately|correct|exact(?:ly)?|rounded(?: [a-z ]+)?|units?)\)\}?$",
+     "", "inspect_ai #4361"),
+    (r"k\pi, where k is an integer, k\pi for some integer k: k\pi, k\in\mathbb{Z}",
+     rf"(?i)(?<=[\w)}}]){GAP}*+[,(]?{GAP}*+(?:\\text\s*\{{)?[\s,]*"
+     rf"(?:for (?:some|any|all|every|each) {_OF_KIND}s?{GAP}*\}}?\s*\$?([a-z])"
+     rf"|(?:(?:where|for|with)\b)?\s*\}}?{GAP}*\$?([a-z])\$?{GAP}*(?:\\text\s*\{{)?\s*is an?y? {_OF_KIND})"
+     r"\s*\}?\$?\)?$", _member, "own pairs"),
+    ("exactly 5: 5", r"(?i)^(?:\\text\s*\{\s*)?exactly\s*\}?\s*(?=[\d\\.$-])", "", "own pairs"),
+    ("5 is the only solution: 5",
+     rf"(?i)(?<=[\w)}}]){GAP}*(?:\\text\s*\{{\s*)?\b(?:is|are) the (?:final |correct |only )*"
+     r"(?:answer|solution|value)s?\s*\}?$", "", "own pairs"),
+    (r"5 (cm), 5 \text{ (inches)}: 5\text{cm}, 5\text{inches}",
+     rf"(?<=\d){GAP}+(?:\\text\s*\{{\s*)?\(([a-z]{{2,}})\)\s*\}}?$|(?<=\d)\\text\s*\{{\s*\(([a-z]{{2,}})\)\s*\}}$",
+     lambda match: rf"\text{{{match[1] or match[2]}}}", "own pairs"),
     ("a circle: circle", r"(?i)^(?:an?|the) (?!and\b)(?=[a-z]{3,}(?: [a-z]+)*$)", "", "TinyV #153"),
     (r"= 5, \approx 5, \therefore 5: 5", rf"^(?:=|\\(?:approx|therefore|implies){_END})\s*", "", "Qwen2.5-Math #29"),
 )  # fmt: skip
