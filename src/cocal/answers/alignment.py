@@ -209,7 +209,7 @@ ALIGNMENTS = (
     Said("The choice `D. 7` or `(D)` equals its letter `D`, and `A, C` are `AC`.", _choice),
     Said("A label that only one of them has is dropped: `(B) 12` and `B. 12` equal `12`.", _label),
     Said(
-        r"`x=k\pi, k\in\mathbb{Z}` equals `x=k\pi`, and `n` may stand for `k`; `a_n=2n, n\in\mathbb{N}` equals its formula.",
+        r"`x=k\pi, k\in\mathbb{Z}` equals `x=k\pi`, and `n` may stand for `k`; an index may have its range.",
         _family,
     ),
     Said(

@@ -134,15 +134,16 @@ def _clocks(gold: str, answer: str) -> bool | None:
     times = [_CLOCK.fullmatch(text) for text in (gold, answer)]
     if not any(time and (time[3] or time[4]) for time in times):
         return None
-    first, second = ((int(time[1]) % 12, int(time[2] or 0), _half(time)) if time else None for time in times)
-    return (
-        None not in (first, second) and first[:2] == second[:2] and (first[2] or second[2]) == (second[2] or first[2])
-    )
+    (first, ours), (second, theirs) = map(_time, times)
+    return first is not None and first == second and (ours == theirs or not (ours and theirs))
 
 
-def _half(time: re.Match[str]) -> str:
-    """The half of the day, a or p; empty where a time does not tell it."""
-    return (time[3] or "p" * (time[4] is not None or int(time[1]) > 12)).lower()
+def _time(time: re.Match[str] | None) -> tuple[tuple[int, int] | None, str]:
+    """Hour and minute of half a day, and this half, a or p; it is empty where a time does not tell it."""
+    if time is None:
+        return None, ""
+    half = time[3] or "p" * (time[4] is not None or int(time[1]) > 12)
+    return (int(time[1]) % 12, int(time[2] or 0)), half.lower()
 
 
 def _romans(gold: str, answer: str) -> bool | None:
