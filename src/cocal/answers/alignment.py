@@ -2,6 +2,7 @@ r"""What only one of two answers states, as a table of rules, in the order in wh
 
 import re
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 from cocal.answers.spelling import GAP, marks
@@ -22,6 +23,14 @@ _UNIT = re.compile(
     rf"|(?:(?<=[\d}}])|(?<=\\pi))\s?(?P<word>(?:sq|cu)\.? [a-z]{{2,}}|[A-Za-z]{{4,}}(?:[ -][A-Za-z]{{2,}})*|{_SYMBOLS})"
     rf"|(?<=[\d}}])(?:\\[ ,;:~]|~)\s*(?P<spaced>{_SYMBOLS}|{ONES}))\.?" + _POWER
 )
+_COMPOUND = re.compile(
+    r"\s*(?:,|(?:\\text\s*\{\s*)?\band\b\s*\}?)?\s*".join(
+        [rf"({NUMBER}){GAP}*(?:\\text\s*\{{)?\s*([A-Za-z]+)\.?\s*\}}?"] * 2
+    )
+)
+"""A quantity in two units."""
+_SIZES = {unit: (kind, size) for kind, sizes in DATA["sizes"].items() for unit, size in sizes.items()}
+"""The kind of a unit, and its size in the least one of the kind."""
 _ATTACHED = re.compile(rf"(?P<value>{NUMBER})\s?(?P<symbol>(?:{ONES}|{_SYMBOLS})(?:/(?:{ONES}))?){_POWER}")
 _WORDS = frozenset(DATA["counted"].split())
 """The words that may stand behind a number without changing it."""
@@ -41,11 +50,14 @@ _CHOICE = re.compile(
     rf"(\([A-H]\))\s*\}}?{GAP}*(?!.*(?:\([A-H]\)|\b(?:is|not|or)\b))[\w\\$-].*)|\(([A-H])\)"
     r"|(?:\\text\s*\{\s*)?(?:[Oo]ption|[Cc]hoice)\s+\(?([A-H])\)?\.?\s*\}?"
 )
+_YES_OR_NO = re.compile(r"(?i)(yes|no)(?:\s*[,.:;].*)?")
 _CHOICES = re.compile(r"[A-H](?:(?:\s|,|\\text\s*\{|\}|\band\b)+[A-H])+")
 """Several choices, which may also stand side by side."""
+_COORDINATE = r"(?:[a-z](?:_\{?\w+\}?)?|\\ldots)"
 _MEMBER = re.compile(
     r"(?P<before>(?:^|[,;]|\b(?:and|or)\b\s*\}?)\s*)"
-    r"(?P<name>(?:[A-Za-z]|\\[a-z]+)(?:_\{?\w\}?)?|\([a-z](?:\s*,\s*[a-z])*\))\s*(?:\\in|=)\s*(?=[\[(]|\\\{)"
+    rf"(?P<name>(?:[A-Za-z]|\\[a-z]+)(?:_\{{?\w\}}?)?|\({_COORDINATE}(?:\s*,\s*{_COORDINATE})*\))\s*(?:\\in|=)\s*"
+    r"(?=[\[(]|\\\{)"
 )
 """What names a set, an interval or a tuple, or says that a letter lies in it."""
 _POINT = re.compile(r"[A-Z]\s*(?=\([^()]*,[^()]*\)$)")
@@ -114,6 +126,12 @@ def _choice(gold: str, answer: str) -> Pair:
         if _CHOICES.fullmatch(other) and letter == "".join(re.findall("[A-H]", other)):
             return letter, letter
     return gold, answer
+
+
+def _yes_or_no(gold: str, answer: str) -> Pair:
+    said = [_YES_OR_NO.fullmatch(text) for text in (gold, answer)]
+    first, second = (match[1] if match else text for match, text in zip(said, (gold, answer), strict=True))
+    return (first, second) if {gold.lower(), answer.lower()} & {"yes", "no"} else (gold, answer)
 
 
 def _label(gold: str, answer: str) -> Pair:
@@ -200,6 +218,8 @@ def _radians(gold: str, answer: str) -> Pair:
 
 def _unit(gold: str, answer: str) -> Pair:
     (value, unit), (given, other) = measured(gold, answer), measured(answer, gold)
+    if unit != other and (ratio := _ratio(unit, other)):
+        return rf"{ratio}\cdot ({value})", given
     if unit == other or not ((unit and other) or ((unit or other) and "%" in gold[-1:] + answer[-1:])):
         return value, given
     return gold, answer
@@ -207,6 +227,7 @@ def _unit(gold: str, answer: str) -> Pair:
 
 ALIGNMENTS = (
     Said("The choice `D. 7` or `(D)` equals its letter `D`, and `A, C` are `AC`.", _choice),
+    Said("`No, it is not` equals `No`.", _yes_or_no),
     Said("A label that only one of them has is dropped: `(B) 12` and `B. 12` equal `12`.", _label),
     Said(
         r"`x=k\pi, k\in\mathbb{Z}` equals `x=k\pi`, and `n` may stand for `k`; an index may have its range.",
@@ -230,8 +251,9 @@ ALIGNMENTS = (
     Said(r"Beside `\frac{\pi}{3}`, the angle `60^\circ` is in radians.", _radians),
     Said(
         "The question says what is counted, so `15` equals `15 sides`, `9 \\text{ cm}^2` equals `9` and `77` equals "
-        "`€77`; of the same unit both lose it, and with two different units both keep theirs. The words of units and "
-        "of what is counted are those of `words.yaml`; letters beside a number may be variables (`5t`, `3mg`).",
+        "`€77`; of the same unit both lose it, `3 m` equals `300 cm`, and with units of two kinds both keep them. "
+        "The words of units and of what is counted are those of `words.yaml`; letters beside a number may be variables "
+        "(`5t`, `3mg`).",
         _unit,
     ),
 )
@@ -259,8 +281,16 @@ def _with_letter(text: str, old: str, new: str) -> str:
     return _LETTER.sub(lambda match: new if match[0] == old else match[0], text)
 
 
+def _ratio(unit: str | None, other: str | None) -> Fraction:
+    """How many of another unit one is; 0 for units of two kinds."""
+    (kind, size), (of_other, least) = (_SIZES.get(name or "", (name, 0)) for name in (unit, other))
+    return Fraction(size, least) if size and kind == of_other else Fraction(0)
+
+
 def measured(text: str, beside: str) -> tuple[str, str | None]:
     """The value of a quantity and its unit; the text itself and None where it has none."""
+    if (match := _COMPOUND.fullmatch(text)) and (ratio := _ratio(unit_name(match[2]), unit_name(match[4]))) > 1:
+        return rf"({ratio}\cdot {match[1]}+{match[3]})", unit_name(match[4])
     if match := _PRICE.fullmatch(text):
         return match[match.lastindex or 0], unit_name(re.sub(rf"{NUMBER}|[\s\\]|US(?!D)", "", text))
     if angle := _ANGLE.fullmatch(text):
@@ -271,9 +301,8 @@ def measured(text: str, beside: str) -> tuple[str, str | None]:
     if match is None or ("=" in text and "," in text):
         return text, None
     unit = next(filter(None, list(match.groups())[1:]), "")
-    if unit.isalpha() and (len(unit) < 3 or consecutive(unit.lower())) and not _KNOWN.fullmatch(unit):
-        return text, None
-    if not _admitted(unit) or SEVERAL.search(text) or TEXT.search(match["value"]):
+    letters = unit.isalpha() and (len(unit) < 3 or consecutive(unit.lower())) and not _KNOWN.fullmatch(unit)
+    if letters or not _admitted(unit) or SEVERAL.search(text) or TEXT.search(match["value"]):
         return text, None
     return match["value"], unit_name(unit) + (match.groupdict().get("power") or "")
 

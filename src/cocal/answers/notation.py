@@ -20,12 +20,14 @@ _SCRIPT = re.compile(r"([_^])\{(\\[A-Za-z]+|[^{}\\])\}")
 _BARE = re.compile(NUMBER)
 _MONTHS = any_of("months")
 _CLOCK = re.compile(
-    rf"(\d{{1,2}})(?::(\d\d))?{GAP}*(?:\\text\s*\{{\s*)?(?:([ap])\.?{GAP}*m\.?|(noon))?\s*\}}?", re.IGNORECASE
+    rf"(\d{{1,2}})(?::(\d\d))?{GAP}*(?:\\text\s*\{{\s*)?(?:([ap])\.?{GAP}*m\.?|(noon)|(o'clock))?\s*\}}?", re.IGNORECASE
 )
 _CLOCKS = re.compile(r"\d{1,2}:\d\d(?:(?:\s*,|\s*(?:\\text\s*\{)?\s*\band\b\s*\}?)\s*\d{1,2}:\d\d)+")
 """Several times of day."""
 _SYMBOLS_JOINED = re.compile(r"(?:[A-Za-z]|\\[A-Za-z]+)\s*\b(and|or)\b\s*(?:[A-Za-z]|\\[A-Za-z]+)")
-_RESIDUES = re.compile(r"(?:[a-z]\s*\\equiv\s*)?(?P<numbers>-?\d+(?:\s*,\s*-?\d+)*)\s*\\pmod\{(?P<modulus>\d+)\}")
+_RESIDUES = re.compile(
+    r"(?:[a-z]\s*\\equiv\s*)?(?P<numbers>(?:[-\d\s,}]|\\pm|\\text\s*\{|\bor\b|\band\b)+)\\pmod\{(?P<modulus>\d+)\}"
+)
 _OPEN = re.compile(
     r"(?:(?P<name>[a-z])\s*(?:=|\\in)\s*)?(?:\\\{)?\s*(?P<listed>-?\d+(?:\s*,\s*-?\d+)+)\s*,\s*\\ldots\s*(?:\\\})?"
 )
@@ -35,6 +37,7 @@ _DECIMAL = re.compile(r"[+-]?\d*\.\d+")
 _FEWEST_PLACES = 6
 """Decimal places from which on a decimal may be another one rounded."""
 _BASED = re.compile(r"([+-]?)([0-9A-F]+)(?:_|_?(?:in)?base-?)(-?[0-9]+|[a-z]+)", re.IGNORECASE)
+_HEXADECIMAL = re.compile(r"(?=.*\d)(?=.*[A-Fa-f])[0-9A-Fa-f]+")
 _BASES = {name: str(base) for base, name in enumerate(DATA["numbers"].split())}
 _STATEMENTS = re.compile(r"(?:\(\d{1,2}\)(?:[\s,{}]|\\text|and)*){2,}")
 _ROMAN = re.compile(r"\(?(i{1,3}|iv|vi{0,3}|ix|xi{0,2})\)?", re.IGNORECASE)
@@ -83,8 +86,13 @@ def _residues(gold: str, answer: str) -> bool | None:
     both = [_RESIDUES.fullmatch(text) for text in (gold, answer)]
     if None in both:
         return None
-    sets = [{int(number) % int(match["modulus"]) for number in match["numbers"].split(",")} for match in both if match]
+    sets = [_residues_of(match["numbers"], int(match["modulus"])) for match in both if match]
     return sets[0] == sets[1] and len({match["modulus"] for match in both if match}) == 1
+
+
+def _residues_of(numbers: str, modulus: int) -> set[int]:
+    signed = re.findall(r"(\\pm\s*)?(-?\d+)", numbers)
+    return {sign * int(number) % modulus for both, number in signed for sign in ((1, -1) if both else (1,))}
 
 
 def _open_lists(gold: str, answer: str) -> bool | None:
@@ -103,6 +111,9 @@ def _conjunctions(gold: str, answer: str) -> bool | None:
 
 def _bases(gold: str, answer: str) -> bool | None:
     first, second = _based(gold), _based(answer)
+    for based, bare in ((first, answer), (second, gold)):
+        if based and _HEXADECIMAL.fullmatch(bare):
+            return based[0] + based[1].lstrip("0") == bare.upper().lstrip("0")
     return first == second if first and second else None
 
 
@@ -132,7 +143,7 @@ def _clocks(gold: str, answer: str) -> bool | None:
     if len(several) == 2:
         return several[0] == several[1]
     times = [_CLOCK.fullmatch(text) for text in (gold, answer)]
-    if not any(time and (time[3] or time[4]) for time in times):
+    if not any(time and any(time.groups()[2:]) for time in times):
         return None
     (first, ours), (second, theirs) = map(_time, times)
     return first is not None and first == second and (ours == theirs or not (ours and theirs))

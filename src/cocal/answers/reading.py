@@ -50,6 +50,9 @@ _DOUBLE = re.compile(r"(?P<number>\d+)!!|\(?(?P<even>2\s*(?P<letter>[a-z]))(?P<o
 _BINOMIAL = re.compile(r"\\binom\{[^{}]*(?:\{[^{}]*\}[^{}]*)*\}\{")
 _INDEX = re.compile(r"\\(?:sum|prod)|_\{?i")
 _TRIGONOMETRIC = re.compile(r"\\(?:sin|cos|tan|cot|sec|csc)(?![A-Za-z])")
+_CALCULUS = re.compile(r"\\int|\\frac\s*\{\s*d[^{}]*\}\s*\{\s*d\s*[a-z]")
+_D = re.compile(r"(?<![A-Za-z\\])d(?=[A-Za-z])")
+"""The letter d before what it multiplies, which the parser takes for a differential."""
 _TO_THE_T = re.compile(r"\^\s*(?:T(?![a-z])|\{\s*T\s*\})")
 """A power with the exponent T, which the parser takes for a transposition."""
 _LARGEST_DOUBLE = 1_000
@@ -104,6 +107,8 @@ def _parsed(text: str) -> Read | None:
         text = _DOUBLE.sub(_double_factorial, text)
         if "!!" in text:
             return None
+    if not _CALCULUS.search(text):
+        text = _D.sub(r"{d}\\cdot ", text)
     text = _PRODUCT.sub(lambda match: rf"{match[1] or match[2]}\cdot ", text)
     text = _BINOMIAL.sub(r"\g<0>0+", text)  # the parser would evaluate a binomial of numbers, however large
     if r"\begin" not in text and "," not in text:
@@ -129,8 +134,11 @@ def _parsed(text: str) -> Read | None:
 
 
 def _with_imaginary_unit(parsed: Read) -> Read:
-    """The letter `i` as the imaginary unit."""
-    return _replaced(parsed, {name: sympy.I for name in parsed.free_symbols if name.name == "i"})
+    """The letter `i` as the imaginary unit, and all other letters real but those that stand for complex numbers."""
+    names = {name for name in parsed.free_symbols if name.name == "i" or not (name.is_real or name.name[0] in "zw")}
+    return _replaced(
+        parsed, {name: sympy.I if name.name == "i" else sympy.Symbol(name.name, real=True) for name in names}
+    )
 
 
 def _with_derivatives(parsed: Read) -> Read:

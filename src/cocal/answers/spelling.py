@@ -42,6 +42,11 @@ def _raised(mark: str) -> Callable[[re.Match[str]], str]:
     return lambda match: f"{mark}{{{unicodedata.normalize('NFKC', match[0])}}}"
 
 
+def _renamed(match: re.Match[str]) -> str:
+    name = COMMANDS.get(match[0].strip("\\^ "), match[0])
+    return name + " " * (name[-1:].isalpha() and match[0].endswith(" "))
+
+
 def _vulgar(match: re.Match[str]) -> str:
     above, _, below = unicodedata.normalize("NFKC", match[2]).partition("\u2044")
     return rf"{match[1]}\frac{{{above}}}{{{below}}}"
@@ -75,7 +80,7 @@ def _member(match: re.Match[str]) -> str:
 
 _FUNCTIONS = "arcsin|arccos|arctan|sinh|cosh|tanh|sin|cos|tan|cot|sec|csc|ln|log|exp|max|min|gcd|lcm"
 _END = "(?![A-Za-z])"
-_NO_TIME = r"(?!(?:min|sec)(?:\s*\}?[\s,.;]*$|\s*\}?[\s,]+(?:and\b|\d)))"
+_NO_TIME = r"(?!(?:min|sec)(?:\s*\}?[\s,.;]*$|\s*\}?[\s,]*(?:and\b|\d)))"
 """No minutes or seconds: these end the answer, or another quantity follows."""
 _TYPESET = r"\s*(?:\^?\s*\{?\s*(?:\\(?:text|mathrm)\s*\{)?)"
 """What may precede the ending of an ordinal number."""
@@ -109,13 +114,15 @@ CHARACTERS = _rules(
 SPELLING = _rules(
     ("$9$ miles: 9 miles", r"(?<!\\)\$([^$]+)(?<!\\)\$", r"\1", "Math-Verify's tests"),
     (r"\dfrac, \leqslant, <=, \left(, \textbf: \frac, \le, \le, (, \text",
-     r"(?:\^(?=\\degree))?\\(?:[A-Za-z]+|\|)\s*|[<>!]=", lambda match: COMMANDS.get(match[0].strip("\\^ "), match[0]),
+     r"(?:\^(?=\\degree))?\\(?:[A-Za-z]+|\|)\s*|[<>!]=", _renamed,
      "DeepScaleR"),
     (r"(\begin{array}{c}1\\2\end{array}): \begin{pmatrix}1\\2\end{pmatrix}",
      r"[(\[]\s*\\begin\{array\}(?:\{[lcr|\s]+\})?(.*?)\\end\{array\}\s*[)\]]", r"\\begin{pmatrix}\1\\end{pmatrix}",
      "DeepScaleR"),
     (r"\begin{cases}x=1\\y=2\end{cases}: x=1,y=2",
      r"(?:\\\{\s*)?\\begin\{(cases|array|aligned)\}(?:\{[lcr|]+\})?((?:[^&]|&(?==))*?)\\end\{\1\}", _system,
+     "DeepScaleR"),
+    (r"C_{49}^6: \binom{49}{6}", r"(?:\\mathrm\{C\}|(?<![A-Za-z\\])C)_\{?(\d+)\}?\^\{?(\d+)\}?", r"\\binom{\1}{\2}",
      "DeepScaleR"),
     (r"{5 \choose 2}, {1 \over 2}: \binom{5}{2}, \frac{1}{2}",
      rf"(?:\{{|^)([^{{}}]*)\\(choose|over){_END}([^{{}}]*)(?:\}}|$)",
@@ -132,8 +139,8 @@ SPELLING = _rules(
     ("x**3: x^3", r"(?<=[\w)}])\*\*(?=[\w({-])", "^", "Math-Verify #69"),
     (r"...: \ldots", r"\.\.\.+", r"\\ldots ", "Math-Verify #14"),
     (r"1\text{, }2\text{, and }3, 2\,\text{or}\,3: 1, 2, \text{ and } 3, 2 \text{ or } 3",
-     rf"{GAP}*\\(?:text|mathrm)\s*\{{{GAP}*([,;:.]?){GAP}*(and|or|){GAP}*\}}{GAP}*",
-     lambda match: rf"{match[1]} \text{{ {match[2]} }} " if match[2] else f"{match[1]} ", "own pairs"),
+     rf"{GAP}*\\(?:text|mathrm)\s*\{{{GAP}*([,;:.]?){GAP}*((?i:and|or|)){GAP}*\}}{GAP}*",
+     lambda match: rf"{match[1]} \text{{ {match[2].lower()} }} " if match[2] else f"{match[1]} ", "own pairs"),
     (r"(mod 7), (\mathrm{mod}\ 7), \text{ mod } 7, \bmod 7: \pmod{7}",
      rf"\({GAP}*\\?(?:(?:text|mathrm)\s*\{{\s*)?[bp]?mod\b\s*\}}?{GAP}*\{{?(\w+)\}}?\s*\)"
      r"|\\(?:[bp]?mod|(?:text|mathrm)\s*\{\s*mod\s*\})\s*\{?(\w+)\}?",
@@ -202,7 +209,8 @@ SPELLING = _rules(
     ("abs(x-3): |x-3|", r"(?<![A-Za-z\\])abs\(([^()]*)\)", r"|\1|", "Math-Verify #82"),
     (r"f(x)\equiv x: f(x)=x", r"^(?!.*\\pmod)(.*?)\\equiv", r"\1=", "DeepScaleR"),
     (r"pi: \pi", rf"(?<![A-Za-z\\])pi{_END}", r"\\pi", "MATH500"),
-    (r"f': f_{prime}", r"(?<=[A-Za-z])('+)", lambda match: f"_{{{'prime' * len(match[1])}}}", "Math-Verify #76"),
+    (r"f': f_{prime}", r"(?<=[A-Za-z])('+)(?!clock)", lambda match: f"_{{{'prime' * len(match[1])}}}",
+     "Math-Verify #76"),
     (r"\frac\pi2, \sqrt[3]2: \frac{\pi}2, \sqrt[3]{2}",
      rf"(\\(?:frac|binom|sqrt(?:\s*\[[^\]]*\])?|vec|hat|bar|dot|overline|mathbb|mathcal){_END}){_ONE}", r"\1{\2}",
      "MATH500"),
@@ -238,6 +246,12 @@ PHRASES = _rules(
     ("DNE: does not exist", r"(?i)^(?:dne|(?:it|the limit) does not exist)$", "does not exist", "TinyV #153"),
     (r"all real numbers: \mathbb{R}", r"(?i)^(?:the set of )?all (?:the )?reals?(?: numbers)?$", r"\\mathbb{R}",
      "DeepScaleR"),
+    (r"all integers: \mathbb{Z}", r"(?i)^(?:the set of )?all (?:the )?integers$", r"\\mathbb{Z}", "own pairs"),
+    (r"f(x)=2x \text{ for all } x>0: f(x)=2x",
+     rf"^([A-Za-z]\(([a-z])\)\s*=.*?){GAP}*+,?{GAP}*+"
+     rf"(?:\\forall|(?:\\text\s*\{{\s*)?for (?:all|every|each|any)\b\s*\}}?){GAP}*\$?\2(?![A-Za-z]).*$", r"\1",
+     "own pairs"),
+    (r"125\% of the price: 125\%", r"(?<=\\%)\s*(?:\\text\s*\{)?\s*of [A-Za-z ]+\}?$", "", "own pairs"),
     ("The answer is 5, Perimeter: 5, Thus, 5, x: 5: 5", _SAID, "", "inspect_ai #4361"),
     (r"\frac{1}{3} \text{ or approximately } 0.33: \frac{1}{3} \approx 0.33",
      rf"(?<=[\w}})]){GAP}*[,(]?{GAP}*(?:\\text\s*\{{)?[\s,(]*(?:or\b\s*)?(?:approximately|approx\.|about|roughly){GAP}*\}}?"
