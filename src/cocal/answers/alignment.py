@@ -302,7 +302,7 @@ def measured(text: str, beside: str) -> tuple[str, str | None]:
         return text, None
     unit = next(filter(None, list(match.groups())[1:]), "")
     letters = unit.isalpha() and (len(unit) < 3 or consecutive(unit.lower())) and not _KNOWN.fullmatch(unit)
-    if letters or not _admitted(unit) or SEVERAL.search(text) or TEXT.search(match["value"]):
+    if letters or not _admitted(unit) or SEVERAL.search(text) or ":" in text or TEXT.search(match["value"]):
         return text, None
     return match["value"], unit_name(unit) + (match.groupdict().get("power") or "")
 

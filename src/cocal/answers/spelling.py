@@ -247,6 +247,9 @@ PHRASES = _rules(
     (r"all real numbers: \mathbb{R}", r"(?i)^(?:the set of )?all (?:the )?reals?(?: numbers)?$", r"\\mathbb{R}",
      "DeepScaleR"),
     (r"all integers: \mathbb{Z}", r"(?i)^(?:the set of )?all (?:the )?integers$", r"\\mathbb{Z}", "own pairs"),
+    (r"all integers n \ge 3: n \ge 3",
+     r"(?i)^(?:\\text\s*\{\s*)?all (?:(?:positive|natural|real) )?(?:integers|numbers|primes|values of)\s*\}?\s*\$?"
+     r"(?=[a-z]\s*(?:[<>=]|\\[gln]e(?![a-z])))", "", "own pairs"),
     (r"f(x)=2x \text{ for all } x>0: f(x)=2x",
      rf"^([A-Za-z]\(([a-z])\)\s*=.*?){GAP}*+,?{GAP}*+"
      rf"(?:\\forall|(?:\\text\s*\{{\s*)?for (?:all|every|each|any)\b\s*\}}?){GAP}*\$?\2(?![A-Za-z]).*$", r"\1",
