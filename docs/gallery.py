@@ -63,9 +63,9 @@ from cocal_study.store.numbers import read_numbers
 _OF_STUDY = ("claims", "overview", "training_dynamics", "budgets", "reliability", "cross_iteration")
 _WHERE_GATHERED = ("experience", "prefixes", "regimes")
 """Figures of what runs of their own measure, which a study shows once that has been gathered."""
-_SPREAD = "studies/central/spread"
-"""Where the replicates were gathered whose numbers the pages show."""
-FIGURES = (*(f"results/figures/{name}.png" for name in _OF_STUDY), f"{_SPREAD}/figures/replications.png")
+SPREADS = "studies/central/spread", "studies/replicates/spread"
+"""Where the replicates were gathered whose numbers the pages show: of the central study, and of the whole one."""
+FIGURES = (*(f"results/figures/{name}.png" for name in _OF_STUDY), f"{SPREADS[0]}/figures/replications.png")
 WIDTH = 1100
 """Pixels of a figure as wide as the text."""
 _WITH_INTERVAL = "{value} ({lower} to {upper})"
@@ -314,13 +314,25 @@ def _found(one: pd.Series, of: str = "") -> float:
     return (upper - lower) / 2 * (quantile + found) / quantile
 
 
-def adjusted(spread: Path) -> tuple[str, str, str, str]:
+def gathered_of(root: Path, name: str) -> pd.DataFrame:
+    """A table that was gathered of the central study, with the columns of the whole study's replicates beside it."""
+    central, whole = (pd.read_csv(root / spread / f"tables/{name}.csv") for spread in SPREADS)
+    labels = list(central.columns[: central.columns.get_loc("mean")])
+    both = central.merge(whole[[*labels, *whole.filter(like=_REPLICATE)]], "left", on=labels, validate="1:1")
+    values = both.filter(like=_REPLICATE)
+    return both.assign(
+        mean=values.mean(axis=1), sd=values.std(axis=1), least=values.min(axis=1), greatest=values.max(axis=1)
+    )
+
+
+def adjusted(root: Path) -> tuple[str, str, str, str]:
     """A sentence on how many comparisons of the headlines stand after Holm's adjustment over all of them, and one on
     those of the central claim; one on the replicates that the conditions refuse; and a table of them over the
     replicates that take part, and over all that were run, the refused ones among them; with the paper's sampling."""
-    gathered = parse_settings(Gathered, str(spread / GATHERED))
-    taking = gathered.replicates
-    run = {file.stem: recomputed(file).set_index(KEPT)["value"] for file in sorted((spread / "kept").glob("*.zip"))}
+    gathered = [parse_settings(Gathered, str(root / spread / GATHERED)) for spread in SPREADS]
+    taking = [number for of_spread in gathered for number in of_spread.replicates]
+    files = [file for spread in SPREADS for file in sorted((root / spread / "kept").glob("*.zip"))]
+    run = {file.stem: recomputed(file).set_index(KEPT)["value"] for file in files}
     frame = pd.concat(run, axis=1).xs("own", level="sampling")
     pairs = [pair for of_claim in HEADLINES.values() for pair in of_claim]
     found = [[difference(pair, [of]) for of in (frame[[*map(str, taking)]], frame)] for pair in pairs]
@@ -353,7 +365,7 @@ def adjusted(spread: Path) -> tuple[str, str, str, str]:
     heads = ["comparison", f"{len(taking)} replicates", "p", "Holm", f"all {len(run)} that were run"]
     words = [{claim: _word(claim, frame[names]) for claim in HEADLINES} for names in ([*map(str, taking)], [*frame])]
     others = [f"“{claim}” would be {words[1][claim]}" for claim in HEADLINES if words[0][claim] != words[1][claim]]
-    weak = sum("TokenProb" in why for whys in gathered.refused.values() for why in whys)
+    weak = sum("TokenProb" in why for of in gathered for whys in of.refused.values() for why in whys)
     refused = (
         f"{number(len(run)).capitalize()} seeds were run; [conditions](docs/what-holds.md#replicates) exclude "
         f"{number(len(run) - len(taking))}, {number(weak)} of them since TokenProb ranks poorly there, which makes it "
@@ -453,17 +465,17 @@ def of_studies(root: Path) -> Iterator[tuple[str, str, str]]:
     """The page, name and text of each section that the numbers in studies/ make."""
     published = read_published(root / "config/paper")
     printed = published.cells[published.cells["table"] == "main"]
-    gathered, laptop = (pd.read_csv(root / f"{name}/tables/main.csv") for name in (_SPREAD, "studies/laptop/gathered"))
+    gathered, laptop = gathered_of(root, "main"), pd.read_csv(root / "studies/laptop/gathered/tables/main.csv")
     points = pd.read_csv(root / "studies/experience/gathered/points.csv")
     curve = experience.prepare(layout_of(load_study(root / "config/config.yaml")), points, published)
-    conditions = pd.read_csv(root / _SPREAD / "tables/conditions.csv")
+    conditions = pd.read_csv(root / SPREADS[0] / "tables/conditions.csv")
     compared = pd.read_csv(root / "studies/fits/recipes.csv")
     measured = read_numbers(root / "studies/fits/fits.csv")
     yield "docs/what-holds.md", "limits", limits(measured)
     yield "docs/what-holds.md", "regimes", of_regimes(pd.read_csv(root / "studies/regimes/gathered/points.csv"))
     yield "README.md", "experience", experience_said(curve, conditions, points)
     yield "README.md", "recipes", recipes_said(compared)
-    recalibrated = pd.read_csv(root / _SPREAD / "tables/recalibrated.csv")
+    recalibrated = gathered_of(root, "recalibrated")
     yield "README.md", "bar", to_beat(recalibrated)
     yield "docs/what-holds.md", "one recalibration", after_one_recalibration(recalibrated)
     yield "docs/fitting.md", "recipes", recipes(compared)
@@ -479,13 +491,12 @@ def main() -> None:
     root = Path(__file__).parents[1]
     if owner_of(root / "results") != "embedded":
         raise SystemExit("results/ is not that of the embedded study: `make clean reproduce` first")
-    spread = root / _SPREAD
     cells = read_published(root / "config/paper").cells
     with paper_style():
-        gathered = pd.read_csv(spread / "tables/main.csv")
+        gathered = gathered_of(root, "main")
         printed = cells[cells["table"] == "main"]
         drawn = draw_replicates(gathered, MATHEMATICS, printed)
-        save_figure(drawn, spread / "figures/replications.pdf", {"study": "embedded"})
+        save_figure(drawn, root / SPREADS[0] / "figures/replications.pdf", {"study": "embedded"})
     widest = 1650  # text width at 300 dots an inch
     gathered_too = [name for name in _WHERE_GATHERED if (root / f"results/figures/{name}.png").exists()]
     for name in (*FIGURES, *(f"results/figures/{name}.png" for name in gathered_too)):
@@ -499,7 +510,7 @@ def main() -> None:
         for name in ("claims", "verdict", "main")
     )
     scale = scale_of(load_study(root / "config/config.yaml"))
-    stand, of_claim, refused, comparisons = adjusted(spread)
+    stand, of_claim, refused, comparisons = adjusted(root)
     of_results = (
         ("README.md", "answer", answered(numbers, scale, stand, of_claim)),
         ("README.md", "verdict", verdict(numbers)),
