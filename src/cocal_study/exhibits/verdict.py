@@ -87,7 +87,8 @@ def prepare(
 ) -> pd.DataFrame:
     """The columns of `cocal_study.evidence.headlines.headline_rows`."""
     paper, study = readers(layout, [resamples], published)
-    tables = [_completed(central_main, replicates_main), replicates_main, replicates_ood, _of(central_sampling, "own")]
+    of_own = [_of(frame, "own") for frame in (central_sampling, replicates_sampling)]
+    tables = [_completed(central_main, replicates_main), replicates_main, _completed(*of_own), replicates_ood]
     ours = Sampled(study, [values_of(frame, "replicate_") for frame in tables])
     again = None
     if second is not None:
