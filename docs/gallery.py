@@ -364,12 +364,16 @@ def adjusted(root: Path) -> tuple[str, str, str, str]:
     of_claim = f"Adjusted, {each} {'are' if len(kept) > 1 else 'is'} decided{names}"
     heads = ["comparison", f"{len(taking)} replicates", "p", "Holm", f"all {len(run)} that were run"]
     words = [{claim: _word(claim, frame[names]) for claim in HEADLINES} for names in ([*map(str, taking)], [*frame])]
-    others = [f"“{claim}” would be {words[1][claim]}" for claim in HEADLINES if words[0][claim] != words[1][claim]]
+    changed = {claim: word for claim, word in words[1].items() if words[0][claim] != word}
+    others = [
+        f"{listed([f'“{claim}”' for claim in changed if changed[claim] == word])} would be {word}"
+        for word in dict.fromkeys(changed.values())
+    ]
     weak = sum("TokenProb" in why for of in gathered for whys in of.refused.values() for why in whys)
     refused = (
         f"{number(len(run)).capitalize()} seeds were run; [conditions](docs/what-holds.md#replicates) exclude "
-        f"{number(len(run) - len(taking))}, {number(weak)} of them since TokenProb ranks poorly there, which makes it "
-        f"a stronger rival in the rest. With all, {listed(others) if others else 'no word would change'}"
+        f"{number(len(run) - len(taking))}, {number(weak)} since TokenProb ranks poorly there, so that it is a "
+        f"stronger rival in the rest. With all, {listed(others) if others else 'no word would change'}"
     )
     return said, of_claim, refused, of_numbers(heads, rows)
 
@@ -388,7 +392,7 @@ def _word(claim: str, values: pd.DataFrame, stands: Mapping[Pair, bool] | None =
 def rule_of_words(refused: str) -> str:
     """How the words of the verdict come about, and which replicates take no part."""
     return filled(
-        "* *Yes*: all intervals, unadjusted, support the claim (SelfConsis may lead by 0.02). *No*: one lies wholly "
+        "* *Yes*: all intervals support the claim (SelfConsis may lead by 0.02). *No*: one lies wholly "
         f"against it. Else undecided (†: any lead is smaller than the paper's). {refused}.",
         "  ",
     )

@@ -93,6 +93,16 @@ def test_two_replicates_have_no_say_and_three_have():
     assert three["replicates"].notna().sum() == 1
 
 
+def test_the_answers_to_facts_are_judged_by_the_replicates_of_both_studies():
+    layout, given = TABLES["verdict"].layout, inputs_of(TABLES["verdict"])
+    central = table({("cocal-binary", "auroc"): (0.51, 0.56, 0.59)}).reset_index()
+    central = central.assign(sampling="own", dataset="macro-factual")
+    whole = central[["sampling", "dataset", "method", "metric"]].assign(replicate_3=0.48, replicate_4=0.57)
+    found = prepare(layout, **given, central_sampling=central, replicates_sampling=whole, replicates_ood=whole)
+    told = found[found["dataset"] == "macro-factual"].squeeze()
+    assert (told["value"], told["replicates"], told["positive"]) == (pytest.approx(0.042), 5, 4)
+
+
 def test_rivals_that_fare_differently_have_a_word_each_after_the_worst():
     of_rlcr, of_dcpo = one(0.01, 0.03, rival="rlcr"), one(-0.03, 0.001, paper=0.0, rival="dcpo")
     assert word_of([of_rlcr, of_dcpo]) == "undecided (RLCR yes, DCPO undecided)"
