@@ -30,7 +30,7 @@ def test_a_replicate_differs_in_the_seeds_of_the_policies_alone(repository, tmp_
     written = load_study(file)
     assert written == replicate(study, 3)
     ours, theirs = (flat(one.model_dump(mode="json")) for one in (study, written))
-    none = ("central", "regimes", "experience", "fits", "prefixes", "language_model")
+    none = ("replicates", "central", "regimes", "experience", "fits", "prefixes", "language_model")
     changed = {key for key in ours | theirs if ours.get(key) != theirs.get(key)}
     assert changed == {*SEEDS, "caption", *(f"reports.{name}" for name in none)}
     assert {getattr(written.reports, name) for name in none} == {None}, "a replicate has none of its own"
