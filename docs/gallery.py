@@ -45,6 +45,7 @@ from cocal_study.evidence.verdicts import (
     PAPER,
     REPLICATES,
     STUDY,
+    completed,
     of_claims,
     of_families,
     over_replicates,
@@ -318,7 +319,7 @@ def gathered_of(root: Path, name: str) -> pd.DataFrame:
     """A table that was gathered of the central study, with the columns of the whole study's replicates beside it."""
     central, whole = (pd.read_csv(root / spread / f"tables/{name}.csv") for spread in SPREADS)
     labels = list(central.columns[: central.columns.get_loc("mean")])
-    both = central.merge(whole[[*labels, *whole.filter(like=_REPLICATE)]], "left", on=labels, validate="1:1")
+    both = completed(central, whole, labels, "metric")
     values = both.filter(like=_REPLICATE)
     return both.assign(
         mean=values.mean(axis=1), sd=values.std(axis=1), least=values.min(axis=1), greatest=values.max(axis=1)
