@@ -1,9 +1,10 @@
-"""Recipes of `cocal fit` and rivals on held-out questions: `python benchmarks/recipes.py NAME=CHECKPOINT=ROLLOUTS ...`.
+"""Recipes of `cocal fit` and baselines on held-out questions: `python benchmarks/recipes.py NAME=CHECKPOINT=ROLLOUTS
+...`.
 
 Each rollout set is divided into five parts by its questions; each part in turn is held out, and everything is fitted on
-the other four. All learn and are measured by the verifier's labels, and rivals also read whether a response was cut.
+the other four. All learn and are measured by the verifier's labels, and baselines also read whether a response was cut.
 Printed is the Brier score, the mean of (confidence - label)^2, on all held-out responses and on those that ended: mean
-over splits, and each split. Rivals are fitted by scikit-learn, apart from the code of the recipes.
+over splits, and each split. Baselines are fitted by scikit-learn, apart from the code of the recipes.
 With `--rows 1088` only that many responses, the last ones, are used: give such a set a name of its own. With `--output
 FILE` the scores are written, too, beside those of other rollout sets that the file has, for `make gallery`.
 """
@@ -70,9 +71,9 @@ def main() -> None:
         if options.output:
             write(options.output, numbers)
     for part, some in pd.concat(whole).groupby("part", sort=False):
-        for rival, ours in {kind: BEST if also else ALONE for kind, also in PROBES.items()}.items():
-            less = some[rival] - some[ours]
-            print(f"{part}: {rival}, less {ours}: {less.mean():+.5f}, {(less > 0).sum()} of {len(less)} splits")
+        for baseline, ours in {kind: BEST if also else ALONE for kind, also in PROBES.items()}.items():
+            less = some[baseline] - some[ours]
+            print(f"{part}: {baseline}, less {ours}: {less.mean():+.5f}, {(less > 0).sum()} of {len(less)} splits")
 
 
 def write(path: Path, numbers: pd.DataFrame) -> None:

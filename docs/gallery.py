@@ -72,7 +72,7 @@ WIDTH = 1100
 _WITH_INTERVAL = "{value} ({lower} to {upper})"
 _BOUNDS = ("value", "lower", "upper")
 _EXPLANATIONS = {"length leads CoCal": "length", "the linear probe": "linear-binary"}
-"""The cheapest explanations of what companions know, in words, by the names of the rivals."""
+"""The cheapest explanations of what companions know, in words, by the names of the baselines."""
 _REPLICATE = "replicate_"
 """Beginning of the columns that hold the values of single replicates."""
 _TITLES = {"auroc": "AUROC", "ece": "ECE"}
@@ -138,8 +138,8 @@ def _lead(metric: str, one: pd.Series) -> str:
 def to_beat(gathered: pd.DataFrame) -> str:
     """A table of AUROC, over all answers and within questions, and ECE on arithmetic, by the columns of the gathered
     tables/recalibrated.csv; below it, what the length and a probe of the same states have more than CoCal."""
-    of_rivals = gathered[(gathered["dataset"] == MATHEMATICS) & gathered["calibration"].isin(["raw", "platt-all"])]
-    found = of_rivals.pivot(index=["rival", "calibration"], columns="metric", values=["mean", "sd"])
+    of_baselines = gathered[(gathered["dataset"] == MATHEMATICS) & gathered["calibration"].isin(["raw", "platt-all"])]
+    found = of_baselines.pivot(index=["baseline", "calibration"], columns="metric", values=["mean", "sd"])
     named = {
         "SelfConsis, leave-one-out": ("self-consistency-loo", "raw"),
         "semantic entropy": ("semantic-entropy", "raw"),
@@ -158,9 +158,13 @@ def to_beat(gathered: pd.DataFrame) -> str:
         one = found.loc[key]
         cells = (f"{one['mean', metric]:.2f}±{one['sd', metric]:.2f}" for metric in ("auroc", "auroc_within", "ece"))
         rows.append((name, *(cell.replace("nan±nan", "–") for cell in cells)))
-    each = of_rivals[(of_rivals["calibration"] == "raw") & (of_rivals["metric"] == "auroc")].set_index("rival")
+    each = of_baselines[(of_baselines["calibration"] == "raw") & (of_baselines["metric"] == "auroc")].set_index(
+        "baseline"
+    )
     values = each.filter(like=_REPLICATE).astype(float)
-    leads = {name: (values.loc[rival] - values.loc["cocal-binary"]).to_numpy() for name, rival in _EXPLANATIONS.items()}
+    leads = {
+        name: (values.loc[baseline] - values.loc["cocal-binary"]).to_numpy() for name, baseline in _EXPLANATIONS.items()
+    }
     said = [f"{name} in {(lead > 0).sum()} of {lead.size} (by {_over_cocal(lead)})" for name, lead in leads.items()]
     return f"{table(rows)}\n\n{filled(f'By AUROC, {listed(said)} seeds.')}"
 
@@ -174,7 +178,7 @@ def after_one_recalibration(gathered: pd.DataFrame) -> str:
     """A sentence on CoCal's lead in ECE over PostCal after Platt scaling of both on the same responses, by the columns
     of the gathered tables/recalibrated.csv."""
     of = gathered[(gathered["dataset"] == MATHEMATICS) & (gathered["calibration"] == "platt-resampled")]
-    values = of[of["metric"] == "ece"].set_index("rival").filter(regex=f"^{_REPLICATE}")
+    values = of[of["metric"] == "ece"].set_index("baseline").filter(regex=f"^{_REPLICATE}")
     said = []
     for target in ("binary", "group"):
         lead = (values.loc[f"postcal-{target}"] - values.loc[f"cocal-{target}"]).to_numpy()
@@ -239,12 +243,12 @@ def learning_curve(numbers: pd.DataFrame) -> str:
     learnt = ours.groupby("level")["learnt"].first().sort_values()
     heads, rows = ["responses learnt from"], [[f"{count:,.0f}"] for count in learnt]
     for metric, methods in {"auroc": ("cocal-binary", "linear-binary"), "ece": ("cocal-binary",)}.items():
-        rival = experience.OWN[metric]
-        heads.append(f"{_TITLES[metric]} of {experience.SHOWN[rival]['label']}")
+        baseline = experience.OWN[metric]
+        heads.append(f"{_TITLES[metric]} of {experience.SHOWN[baseline]['label']}")
         heads += [f"difference of {experience.SHOWN[method]['label']}, {_TITLES[metric]}" for method in methods]
         for level, row in zip(learnt.index, rows, strict=True):
-            row.append(f"{ours.loc[(level, metric, rival, ''), 'value']:.3f}")
-            found = (ours.loc[(level, metric, method, rival), ["value", "lower", "upper"]] for method in methods)
+            row.append(f"{ours.loc[(level, metric, baseline, ''), 'value']:.3f}")
+            found = (ours.loc[(level, metric, method, baseline), ["value", "lower", "upper"]] for method in methods)
             row += ["{:+.3f} ({:+.3f} to {:+.3f})".format(*values) for values in found]
     said = f"Means over {ours['replicates'].max()} replicates, with the 95 % interval of Student's t:"
     return f"{said}\n\n{of_numbers(heads, rows)}"
@@ -374,7 +378,7 @@ def adjusted(root: Path) -> tuple[str, str, str, str]:
     refused = (
         f"{number(len(run)).capitalize()} seeds were run; [conditions](docs/what-holds.md#replicates) exclude "
         f"{number(len(run) - len(taking))}, {number(weak)} since TokenProb ranks poorly there, so that it is a "
-        f"stronger rival in the rest. With all, {listed(others) if others else 'no word would change'}"
+        f"stronger baseline in the rest. With all, {listed(others) if others else 'no word would change'}"
     )
     return said, of_claim, refused, of_numbers(heads, rows)
 
@@ -441,8 +445,8 @@ def what_holds(judged: pd.DataFrame) -> str:
     said = (
         "A family is mixed whose members differ, and a claim is undecided where the 95 % interval of a difference "
         "holds zero. Without intervals a claim is observed or not. It is under-specified where the paper says too "
-        "little to be judged, and not assessable where a source has not run what it speaks of; its rival is degenerate "
-        "where that confidence is constant or at chance.",
+        "little to be judged, and not assessable where a source has not run what it speaks of; its baseline is "
+        "degenerate where that confidence is constant or at chance.",
         f"Claims that the paper's own numbers contradict: {contradicted or 'none'}.",
     )
     lines = [

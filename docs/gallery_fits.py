@@ -26,7 +26,7 @@ def sizes(fewer: pd.DataFrame, whole: pd.DataFrame) -> str:
 
 
 def recipes_said(numbers: pd.DataFrame) -> str:
-    """A table of the companions of `cocal fit` beside their rivals, on responses that ended; see `recipes`."""
+    """A table of the companions of `cocal fit` beside their baselines, on responses that ended; see `recipes`."""
     means = _of_splits(numbers).xs("ended", level="part")
     rows = {
         "their share that is right, as a constant": "cut or not",

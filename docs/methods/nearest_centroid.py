@@ -3,10 +3,10 @@
 import numpy as np
 
 from cocal.settings.base import Model
-from cocal_study.config.method import Rival
+from cocal_study.config.method import Baseline
 
-RIVALS = (
-    Rival(
+BASELINES = (
+    Baseline(
         name="nearest-centroid",
         label="Nearest centroid",
         position=95,  # its row, between those of 90 and 100

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from cocal_study.config.method import Rival
+from cocal_study.config.method import Baseline
 
-RIVALS = (
-    Rival(
+BASELINES = (
+    Baseline(
         name="states-and-tokens",
         label="States and tokens",
         position=96,  # its row, after that of 95
@@ -38,7 +38,7 @@ def learn(target, training, validation):
     Args:
         target: What a companion would learn, "binary" or "group"; here the verdicts are learnt either way.
         training: Rollouts in the order of training: `states`, float32 (n, d); `correct`, bool (n,); and `table`, with
-            the columns that the rival declares.
+            the columns that the baseline declares.
         validation: The same of other questions.
     """
     from sklearn.linear_model import LogisticRegression

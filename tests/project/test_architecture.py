@@ -92,7 +92,7 @@ def test_every_kind_of_input_is_described():
 
 
 def test_a_method_is_one_file_and_so_is_a_score_that_learns(package):
-    """The latter is a rival of a study at once, whose stage reads states."""
+    """The latter is a baseline of a study at once, whose stage reads states."""
     code = """
 import numpy as np, pandas as pd
 from pathlib import Path
@@ -101,7 +101,7 @@ from cocal_study.config.methods import METHODS
 from cocal_study.exhibits.base.registry import exhibits_of
 from cocal_study.methods import brevity, deepconf, nearest_centroid, states_and_tokens
 from cocal_study.methods.base.responses import LabelledStates, Responses
-from cocal_study.planning.rivals import RIVALS, rivals_of
+from cocal_study.planning.baselines import BASELINES, baselines_of
 study = load_study("config/smoke.yaml")
 evaluated = pd.DataFrame({"length": [0, 100]})
 (found,) = brevity.estimate([METHODS["brevity"]], Responses(Path(), "set", evaluated, evaluated), None).values()
@@ -119,7 +119,8 @@ table = pd.DataFrame({"step": [1, 2, 2, 3], "length": [5, 9, 6, 8], "mean_logpro
 given = labelled._replace(table=table.assign(logprobs=[[-0.5], [-0.4, -0.1], [-7], [-9, -1]]))
 right, wrong = states_and_tokens.learn("binary", given, given).apply(states, given.table).reshape(2, 2)
 print(right.min() > wrong.max())
-print("nearest-centroid" in [one.name for one in rivals_of(study, "grpo")], RIVALS["nearest-centroid"].reads_states)
+compared = [one.name for one in baselines_of(study, "grpo")]
+print("nearest-centroid" in compared, BASELINES["nearest-centroid"].reads_states)
 places = {one.position: one.module for one in exhibits_of(study, {})}
 taken = [f"{one.module} has the position of {places[one.position]}" for one in exhibits_of(study, {})
          if places[one.position] != one.module]
@@ -140,12 +141,12 @@ assert not taken, taken
 def test_a_score_that_learns_is_compared_with_cocal_in_a_finished_study(package, smoke, tmp_path):
     folder = shutil.copytree(smoke, tmp_path / "study", symlinks=True)
     command = ("snakemake", "results/tables/recalibrated.tex", *flags_of(folder, CONFIG))
-    rival = package / "cocal_study/methods/states_and_tokens.py"
-    text = rival.read_text()
-    rival.write_text(text.replace('table["length"]', 'table["lenght"]'))
+    baseline = package / "cocal_study/methods/states_and_tokens.py"
+    text = baseline.read_text()
+    baseline.write_text(text.replace('table["length"]', 'table["lenght"]'))
     with pytest.raises(AssertionError, match=r"states-and-tokens: fails on random rollouts: KeyError\('lenght'\)"):
         run(package, *command)
-    rival.write_text(text)
+    baseline.write_text(text)
     run(package, *command)
     said = run(package, "cocal", "compare", "cocal-binary", "nearest-centroid", "--results", folder / "results")
     assert "A: cocal-binary   B: nearest-centroid" in said

@@ -106,14 +106,14 @@ def coded_specs(steps, last=120) -> list[CompanionSpec]:
 
 
 def coded_fits(slopes) -> Fits:
-    """Calibrators with these slopes of Platt scaling, by rival, seed and basis."""
+    """Calibrators with these slopes of Platt scaling, by baseline, seed and basis."""
     isotonic = Isotonic(scores=(0.0, 1.0), confidences=(0.2, 0.7))
     fits = [
         Fit.model_validate(
-            {"rival": rival, "seed": seed, "basis": basis, "part": "training", "responses": 9}
+            {"baseline": baseline, "seed": seed, "basis": basis, "part": "training", "responses": 9}
             | {"calibrators": {"platt": Platt(slope=slope, intercept=0.1), "isotonic": isotonic}}
         )
-        for (rival, seed, basis), slope in slopes.items()
+        for (baseline, seed, basis), slope in slopes.items()
     ]
     return Fits(bases=("all", "last", "resampled"), fits=tuple(fits))
 

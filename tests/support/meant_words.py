@@ -45,7 +45,7 @@ def inputs_of(one) -> dict:  # noqa: PLR0911
         return {"metrics": cube, "companions": coded_specs(layout.steps)}
     if name == "recalibrated":
         afters = ("", *(f"+{name}" for name in CALIBRATIONS))
-        methods = [f"{rival}{after}" for after in afters for rival in layout.rivals["raw"]]
+        methods = [f"{baseline}{after}" for after in afters for baseline in layout.baselines["raw"]]
         fits = [coded_fits({("length", -1, "all"): -9.0, ("length", -1, "last"): 2.0}), coded_fits({})]
         return {"metrics": coded_cube(layout.backbone, methods, (*PAPER_METRICS, WITHIN)), "calibrators": fits}
     if name == "conditions":

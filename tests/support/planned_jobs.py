@@ -27,13 +27,13 @@ IMPORTED = {"stages": {2: "/elsewhere", 4: "/elsewhere"}, "rollouts": {"format":
 """A training that was run elsewhere."""
 
 
-FIXED_RIVALS = (
+FIXED_BASELINES = (
     *("token-probability", "least-token-probability", "length", "self-consistency-loo", "semantic-entropy"),
     *("rlcr", "dcpo", "linear-group", "linear-binary"),
     *("one-layer-group", "one-layer-binary", "cocal-group", "cocal-binary", "postcal-group", "postcal-binary"),
 )
-"""The rivals whose plans, tables and figures golden files have, as they have those of the methods `OURS`: one that is
-added changes none of them."""
+"""The baselines whose plans, tables and figures golden files have, as they have those of the methods `OURS`: one that
+is added changes none of them."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def study_of(name: str, **changes: Any) -> Study:
 
 def fixed_study(name: str, **changes: Any) -> Study:
     """A study of config/ that compares `OURS`, with other values of some keys (nested mappings)."""
-    fixed = {"estimators": {"methods": list(OURS)}, "reports": {"rivals": list(FIXED_RIVALS)}}
+    fixed = {"estimators": {"methods": list(OURS)}, "reports": {"baselines": list(FIXED_BASELINES)}}
     return study_of(name, **fixed, **changes)
 
 

@@ -1,4 +1,4 @@
-"""A small study with rollouts, companions and evaluation responses, for the tests of recalibrated rivals."""
+"""A small study with rollouts, companions and evaluation responses, for the tests of recalibrated baselines."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,16 +10,16 @@ from cocal.cli import main
 from cocal.companion.settings import CompanionSettings
 from cocal.store import read_frame, write_frame
 from cocal.store.contracts import RESPONSES
-from cocal_study.planning.rivals import RIVALS
+from cocal_study.planning.baselines import BASELINES
 from cocal_study.store.contracts import PREDICTIONS, QUESTIONS
 from companion_run import HIDDEN, LAYERS, SETTINGS, STEPS, Run, question_table, small_run, write_states
 from evaluated_study import POOL, SAMPLES, responses
-from planned_jobs import FIXED_RIVALS
+from planned_jobs import FIXED_BASELINES
 
 ONE_LAYER = SETTINGS.model_copy(update={"widths": SETTINGS.widths[:1], "dropout": SETTINGS.dropout[:1]})
 PREVIOUS = 2
 """Step after which the last stage begins."""
-OF_GRPO = [name for name in FIXED_RIVALS if name not in ("rlcr", "dcpo")]
+OF_GRPO = [name for name in FIXED_BASELINES if name not in ("rlcr", "dcpo")]
 
 
 @dataclass
@@ -46,18 +46,18 @@ class Recalibrated:
         write_states(self.folder / "states/sums.zarr", evaluated, states, LAYERS)
         return self
 
-    def command(self, *flags: str, rivals=OF_GRPO, settings: CompanionSettings = SETTINGS) -> list[str]:
+    def command(self, *flags: str, baselines=OF_GRPO, settings: CompanionSettings = SETTINGS) -> list[str]:
         folder, place = self.folder, self.run.folder
-        words = ["recalibrate", "--rivals", *rivals, "--split", settings.model_dump_json(), "--samples"]
+        words = ["recalibrate", "--baselines", *baselines, "--split", settings.model_dump_json(), "--samples"]
         words += [f'{{"sums": {SAMPLES}}}', f"--pool={POOL}", "--backbone=tiny", "--algorithm=grpo", f"--step={STEPS}"]
         words += [f"--rollouts={place / 'rollouts'}", f"--questions={place / 'questions.parquet'}"]
         words += [f"--evaluated={folder / 'sums.parquet'}", f"--responses={folder / 'answer'}"]
         words += [f"--previous-stage={PREVIOUS}"]
-        if any(RIVALS[name].reader for name in rivals):
+        if any(BASELINES[name].reader for name in baselines):
             other = self.resampled.folder
             words += [f"--resampled={other / 'rollouts'}", f"--resampled-features={other / 'features.zarr'}"]
             words += [f"--features={folder / 'states'}", f"--rollout-features={place / 'features.zarr'}"]
-            kinds = dict.fromkeys(RIVALS[name].reader for name in rivals)
+            kinds = dict.fromkeys(BASELINES[name].reader for name in baselines)
             words += ["--companions", *(f"{k}={folder / k}/steps-{STEPS}" for k in kinds if k not in (None, "linear"))]
         words += [f"--output-calibrators={folder / 'calibrators.json'}", f"--output={folder / 'out.parquet'}"]
         return [*words, *flags]

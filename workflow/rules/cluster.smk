@@ -1,10 +1,10 @@
 # Before the first job, results/ is claimed for the study. Where there is SLURM, the run is refused if jobs of an
 # earlier run may still write into this folder or, with `--profile slurm`, if the cluster lacks what the jobs will ask
-# for. Jobs with GPUs are refused if these, or what they need beside them, do not suit the study. Rivals that will learn
+# for. Jobs with GPUs are refused if these, or what they need beside them, do not suit the study. Baselines that will learn
 # are tried on random rollouts, since they learn last, when the policies have trained.
 from shutil import which
 
-from cocal_study.planning.rivals import all_rivals
+from cocal_study.planning.baselines import all_baselines
 from cocal_study.provenance.owner import claim
 from cocal_study.resources.preflight import Run, check
 
@@ -32,7 +32,7 @@ onstart:
     if which("squeue"):
         shell("cocal slurm")
     check(STUDY, run_to_come())
-    learning = [rival.name for rival in all_rivals(STUDY) if rival.learn]
+    learning = [baseline.name for baseline in all_baselines(STUDY) if baseline.learn]
     if learning and any(job.rule.name == "recalibrate" for job in jobs_to_come()):
         width = STUDY.backbones[STUDY.main_backbone].width
         # what goes well says nothing

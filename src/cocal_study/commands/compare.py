@@ -1,4 +1,4 @@
-"""Tests of differences between methods and rivals; trials of rivals before a study."""
+"""Tests of differences between methods and baselines; trials of baselines before a study."""
 
 import argparse
 import logging
@@ -11,14 +11,14 @@ import pandas as pd
 from cocal.errors import ConfigError
 from cocal.metrics.shown import UNDEFINED, csv_text
 from cocal.store import write_text
-from cocal_study.config.methods import declared_rivals, scored_method
+from cocal_study.config.methods import declared_baselines, scored_method
 from cocal_study.cubes.better import gain
 from cocal_study.cubes.resamples import MAIN, Resamples, read_resamples, resamples_behind
 from cocal_study.evidence.comparisons import COMPARED, compare, final_key, with_holm
 from cocal_study.evidence.headlines import rows_of, values_of
 from cocal_study.evidence.verdicts import over_replicates
 from cocal_study.exhibits.typesetting.wording import signed
-from cocal_study.methods.base.trial import try_rival
+from cocal_study.methods.base.trial import try_baseline
 from cocal_study.planning.comparisons import RECALIBRATED
 from cocal_study.store.numbers import read_numbers
 
@@ -26,7 +26,7 @@ _READ = "accuracies in percentage points; A is better where accuracy and AUROC a
 
 
 def run_compare(options: argparse.Namespace) -> None:
-    """Print one line for each data set, rival and metric, and write the CSV if it is wanted."""
+    """Print one line for each data set, baseline and metric, and write the CSV if it is wanted."""
     if options.replicates:
         differences = _over_replicates(options)
         better = [f"{row.better} of {row.replicates}" for row in differences.itertuples()]
@@ -34,7 +34,7 @@ def run_compare(options: argparse.Namespace) -> None:
         how = "means over replicates with the interval of Student's t"
     else:
         compared, resamples = _of_study(options)
-        differences = with_holm(compared, family=["metric", "rival"])
+        differences = with_holm(compared, family=["metric", "baseline"])
         more = {"p": differences["p"].map(_p_text), "p (Holm)": differences["p_holm"].map(_p_text)}
         more["SD over seeds"] = differences["seed_sd"].map(lambda sd: "" if pd.isna(sd) else f"{sd:.3f}")
         shown = _shown(differences, resamples.level).assign(**more, **{"paired on": differences["paired"]})
@@ -48,17 +48,17 @@ def run_compare(options: argparse.Namespace) -> None:
 
 
 def run_try(options: argparse.Namespace) -> None:
-    """Try rivals that learn, all where none is named, and print a line for each."""
-    learning = {rival.name: rival for rival in declared_rivals() if rival.learn}
-    for name in options.rivals or learning:
+    """Try baselines that learn, all where none is named, and print a line for each."""
+    learning = {baseline.name: baseline for baseline in declared_baselines() if baseline.learn}
+    for name in options.baselines or learning:
         if name not in learning:
-            raise ConfigError(f"{name!r} is no rival that learns; there are {', '.join(learning)}")
-        try_rival(learning[name], options.width)
+            raise ConfigError(f"{name!r} is no baseline that learns; there are {', '.join(learning)}")
+        try_baseline(learning[name], options.width)
         print(f"{name}: learns from random rollouts and scores others")
 
 
 def _of_study(options: argparse.Namespace) -> tuple[pd.DataFrame, Resamples]:
-    """A method or rival of a study and others, on every data set that both have."""
+    """A method or baseline of a study and others, on every data set that both have."""
     names = (options.first, *options.second)
     if all(scored_method(name).name == name for name in names):
         files = sorted((options.results / "resamples").glob("*.nc"))
@@ -77,7 +77,7 @@ def _of_study(options: argparse.Namespace) -> tuple[pd.DataFrame, Resamples]:
     places = product(dict.fromkeys(key.dataset for key in resamples.places), options.second)
     pairs = [[final_key(name, options.step, dataset) for name in (options.first, other)] for dataset, other in places]
     shared = [(first, second) for first, second in pairs if {first, second} <= resamples.places.keys()]
-    for other in {*options.second} - {rival.method for _, rival in shared}:
+    for other in {*options.second} - {baseline.method for _, baseline in shared}:
         raise ConfigError(f"{resamples.source}: {options.first} and {other} have no data set in common there")
     tables = [compare(resamples, [pair], metrics=_metrics(key.method for key in pair)) for pair in shared]
     return pd.concat(tables, ignore_index=True), resamples
@@ -85,13 +85,14 @@ def _of_study(options: argparse.Namespace) -> tuple[pd.DataFrame, Resamples]:
 
 def _metrics(names: Iterable[str]) -> list[str]:
     """The metrics by which two confidences are compared; a score that only ranks has no calibration error."""
-    ranks = {rival.name for rival in declared_rivals() if rival.ranks_only}
+    ranks = {baseline.name for baseline in declared_baselines() if baseline.ranks_only}
     return [metric for metric in COMPARED if metric != "ece" or not ranks & {*names}]
 
 
 def _over_replicates(options: argparse.Namespace) -> pd.DataFrame:
-    """A method or rival and others on every set of gathered replicates: columns dataset, rival, metric, value (mean
-    difference), lower, upper (Student's t), replicates (how many have both), and better (in how many the first is)."""
+    """A method or baseline and others on every set of gathered replicates: columns dataset, baseline, metric, value
+    (mean difference), lower, upper (Student's t), replicates (how many have both), and better (in how many the first
+    is)."""
     tables = [options.replicates / f"tables/{name}.csv" for name in ("main", "recalibrated")]
     frames = [values_of(read_numbers(file), "replicate_") for file in tables if file.exists()]
     if not frames:
@@ -114,7 +115,9 @@ def _over_replicates(options: argparse.Namespace) -> pd.DataFrame:
         for name in (options.first, other):
             scored_method(name)  # names what there is
         raise ConfigError(f"{options.replicates}: {options.first} and {other} are in no table together there")
-    return pd.DataFrame(rows, columns=["dataset", "rival", "metric", "value", "lower", "upper", "replicates", "better"])
+    return pd.DataFrame(
+        rows, columns=["dataset", "baseline", "metric", "value", "lower", "upper", "replicates", "better"]
+    )
 
 
 def _shown(rows: pd.DataFrame, level: float) -> pd.DataFrame:
@@ -123,7 +126,7 @@ def _shown(rows: pd.DataFrame, level: float) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "data set": rows["dataset"],
-            "B": rows["rival"],
+            "B": rows["baseline"],
             "metric": rows["metric"],
             "A - B": list(map(signed, rows["metric"], rows["value"])),
             f"{level:.0%} interval": intervals,

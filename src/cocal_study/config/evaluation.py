@@ -7,7 +7,7 @@ from pydantic import Field, RootModel, model_validator
 
 from cocal.settings.base import Count, Model, Name, OpenShare, Positive, Share
 from cocal_study.config.engine import EngineSettings, TransformersSettings
-from cocal_study.config.methods import MethodName, RivalName, built_in
+from cocal_study.config.methods import BaselineName, MethodName, built_in
 
 
 class ExactMatchSettings(Model):
@@ -202,8 +202,8 @@ class ReportSettings(Model):
     """Number of the last rollout steps that the online companions with a buffer in figures/online learn from with every
     new step. By default as many as `companion.passes`, so that each response is learnt from as often as when it is
     replayed."""
-    rivals: tuple[RivalName, ...] | None = None
-    """Rivals of tables/recalibrated; by default all whose methods the study compares."""
+    baselines: tuple[BaselineName, ...] | None = None
+    """Baselines of tables/recalibrated; by default all whose methods the study compares."""
     mirrors: dict[Name, str] = {}
     """The paper's data set that an evaluation set stands for, by the title of its columns in the paper's tables;
     tables/conditions compares the accuracies on them, and tables/claims judges claims about them."""

@@ -1,4 +1,4 @@
-"""The declarations of a method and of a rival, which are all that the rest of the package knows about them."""
+"""The declarations of a method and of a baseline, which are all that the rest of the package knows about them."""
 
 from typing import Annotated, Literal
 
@@ -34,18 +34,19 @@ Function = Annotated[str, Field(pattern=r"^\w+(\.\w+)*:\w+$")]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rival:
+class Baseline:
     """A score in [0, 1] of a method's responses that may learn from the same rollouts as the companions
-    (tables/recalibrated). A module declares some by an attribute `RIVALS`, a tuple."""
+    (tables/recalibrated). A module declares some by an attribute `BASELINES`, a tuple."""
 
     name: Name
-    """Name of its confidences in files, together with what was done to them (`cocal_study.planning.rivals.named`)."""
+    """Name of its confidences in files, together with what was done to them
+    (`cocal_study.planning.baselines.named`)."""
     label: str = ""
     """Name in the table; by default that of the method that has the same name."""
     position: int
-    """Number that orders the rivals in their table."""
+    """Number that orders the baselines in their table."""
     method: str
-    """Name of the method whose responses it scores. A study without this method does not have the rival."""
+    """Name of the method whose responses it scores. A study without this method does not have the baseline."""
     score: Function | Literal[""] = ""
     """Function that scores a table of the columns (`cocal_study.methods.base.responses.Score`)."""
     learn: Function | Literal[""] = ""
@@ -55,7 +56,7 @@ class Rival:
     """What `score` is given of each response; or `learn` and the score that it returns, beside the states."""
     blocks: Annotated[tuple[int, ...], Field(min_length=1)] = (-1,)
     """Blocks whose states `learn` is given, side by side in this order: zero-based, or -1 for the last, -2 for the one
-    before. A study that does not store one of them (`features.layers`) does not have the rival."""
+    before. A study that does not store one of them (`features.layers`) does not have the baseline."""
     poolings: Annotated[tuple[Literal["last", "mean"], ...], Field(min_length=1)] = ("last", "mean")
     """Of each block the state of the last token, the mean of all tokens, or both side by side."""
     reader: Reader | None = None
@@ -66,16 +67,16 @@ class Rival:
     """A sentence for the caption of the table."""
 
     @model_validator(mode="after")
-    def _one_way(self) -> "Rival":
+    def _one_way(self) -> "Baseline":
         if sum(map(bool, (self.score, self.learn, self.reader))) != 1:
-            raise ValueError(f"the rival {self.name!r} needs one of score, learn and reader")
+            raise ValueError(f"the baseline {self.name!r} needs one of score, learn and reader")
         if told := [name for name in self.columns if name in LABELS]:
             raise ValueError(
-                f"the rival {self.name!r} may not read {told[0]!r} of the responses that it scores; what "
+                f"the baseline {self.name!r} may not read {told[0]!r} of the responses that it scores; what "
                 "it learns from has `correct` and `group_accuracy`"
             )
         if requested := _on_request(self.columns):
-            raise ValueError(f"the rival {self.name!r} reads {requested[0]!r}, which rollouts do not keep")
+            raise ValueError(f"the baseline {self.name!r} reads {requested[0]!r}, which rollouts do not keep")
         return self
 
     @property

@@ -1,9 +1,9 @@
 """The registry of confidence methods, which finds the modules that declare one; to add a method, add a module.
 
 A module declares a method by an attribute `METHOD` (`cocal_study.config.method.Method`), or several by a tuple of them,
-and scores that tables/recalibrated compares with companions by a tuple `RIVALS` (`cocal_study.config.method.Rival`).
-The registry looks at every public module of `cocal_study.methods`, and of the packages and modules that other
-distributions name by entry points of the group `cocal_study.methods`:
+and scores that tables/recalibrated compares with companions by a tuple `BASELINES`
+(`cocal_study.config.method.Baseline`). The registry looks at every public module of `cocal_study.methods`, and of the
+packages and modules that other distributions name by entry points of the group `cocal_study.methods`:
 
     [project.entry-points."cocal_study.methods"]
     mine = "my_package.methods"
@@ -23,7 +23,7 @@ from typing import Annotated, Any, NamedTuple, cast
 from pydantic import AfterValidator, GetJsonSchemaHandler
 
 from cocal.errors import ConfigError
-from cocal_study.config.method import Method, Rival
+from cocal_study.config.method import Baseline, Method
 
 PACKAGE = "cocal_study.methods"
 """Package that declares CoCal's own methods."""
@@ -65,37 +65,40 @@ def declarations(names: Iterable[str]) -> list[str]:
     return [f"{_found().methods[name][0]}:METHOD" for name in names]
 
 
-def declared_rivals() -> list[Rival]:
-    """All rivals in the order of their positions; a ConfigError, too, if one is of a method that no module declares."""
-    rivals = _found().rivals.values()
-    for module, rival in rivals:
-        if rival.method not in METHODS:
-            raise ConfigError(f"{module}: the rival {rival.name!r} scores responses of {rival.method!r}, no method")
-    labelled = [replace(rival, label=rival.label or METHODS[rival.method].label) for _, rival in rivals]
-    return sorted(labelled, key=lambda rival: rival.position)
+def declared_baselines() -> list[Baseline]:
+    """All baselines in the order of their positions; a ConfigError, too, if one is of a method that no module
+    declares."""
+    baselines = _found().baselines.values()
+    for module, baseline in baselines:
+        if baseline.method not in METHODS:
+            raise ConfigError(
+                f"{module}: the baseline {baseline.name!r} scores responses of {baseline.method!r}, no method"
+            )
+    labelled = [replace(baseline, label=baseline.label or METHODS[baseline.method].label) for _, baseline in baselines]
+    return sorted(labelled, key=lambda baseline: baseline.position)
 
 
 def scored_method(confidence: str) -> Method:
-    """The method whose responses a confidence scores: itself, or that of a rival, whose name may end in a calibration,
-    such as "length+platt-all". Raises ConfigError if there is no method or rival of this name."""
+    """The method whose responses a confidence scores: itself, or that of a baseline, whose name may end in a
+    calibration, such as "length+platt-all". Raises ConfigError if there is no method or baseline of this name."""
     if confidence in METHODS:
         return METHODS[confidence]
-    if (name := confidence.partition("+")[0]) in _found().rivals:
-        return METHODS[_found().rivals[name][1].method]
-    known = ", ".join(dict.fromkeys([*METHODS, *_found().rivals]))
-    raise ConfigError(f"{confidence!r} is no method and no rival; known are {known}")
+    if (name := confidence.partition("+")[0]) in _found().baselines:
+        return METHODS[_found().baselines[name][1].method]
+    known = ", ".join(dict.fromkeys([*METHODS, *_found().baselines]))
+    raise ConfigError(f"{confidence!r} is no method and no baseline; known are {known}")
 
 
 class _Found(NamedTuple):
-    """The module and the declaration of each method and rival by name, methods in the order of positions."""
+    """The module and the declaration of each method and baseline by name, methods in the order of positions."""
 
     methods: dict[str, tuple[str, Method]]
-    rivals: dict[str, tuple[str, Rival]]
+    baselines: dict[str, tuple[str, Baseline]]
 
 
 @cache
 def _found() -> _Found:
-    by_type: dict[type, dict[str, tuple[str, Any]]] = {Method: {}, Rival: {}}
+    by_type: dict[type, dict[str, tuple[str, Any]]] = {Method: {}, Baseline: {}}
     entries = sorted(entry_points(group=GROUP), key=lambda entry: (entry.name, entry.value))
     places = [(f"package {PACKAGE}", PACKAGE)]
     places += [(f"entry point {entry.name!r} of {entry.dist and entry.dist.name}", entry.value) for entry in entries]
@@ -118,20 +121,20 @@ def _found() -> _Found:
                         )
             known[declaration.name] = module, declaration
     methods = sorted(by_type[Method].items(), key=lambda item: (item[1][1].position, item[0]))
-    return _Found(dict(methods), by_type[Rival])
+    return _Found(dict(methods), by_type[Baseline])
 
 
-def _declared(place: str) -> Iterator[tuple[str, Method | Rival]]:
-    """Names of modules with the methods and rivals that they declare; a single module must declare one."""
+def _declared(place: str) -> Iterator[tuple[str, Method | Baseline]]:
+    """Names of modules with the methods and baselines that they declare; a single module must declare one."""
     modules = [place]
     if hasattr(package := import_module(place), "__path__"):
         modules = [f"{place}.{info.name}" for info in iter_modules(package.__path__) if not info.name.startswith("_")]
         modules = [module for module in modules if _assigned(module)]
     for module in modules:
         loaded = import_module(module)
-        if not hasattr(loaded, "METHOD") and not hasattr(loaded, "RIVALS"):
-            raise ConfigError(f"{module}: declares neither METHOD nor RIVALS")
-        for name, kind in (("METHOD", Method), ("RIVALS", Rival)):
+        if not hasattr(loaded, "METHOD") and not hasattr(loaded, "BASELINES"):
+            raise ConfigError(f"{module}: declares neither METHOD nor BASELINES")
+        for name, kind in (("METHOD", Method), ("BASELINES", Baseline)):
             declared = getattr(loaded, name, ())
             for declaration in declared if isinstance(declared, tuple) else (declared,):
                 if not isinstance(declaration, kind):
@@ -141,9 +144,9 @@ def _declared(place: str) -> Iterator[tuple[str, Method | Rival]]:
 
 
 def _assigned(module: str) -> bool:
-    """True if a module's text assigns METHOD or RIVALS. Other modules are not imported, because that may be slow."""
+    """True if a module's text assigns METHOD or BASELINES. Other modules are not imported, because that may be slow."""
     text = cast(Any, find_spec(module)).loader.get_source(module) or ""
-    return re.search(r"^(METHOD|RIVALS)\b", text, re.MULTILINE) is not None
+    return re.search(r"^(METHOD|BASELINES)\b", text, re.MULTILINE) is not None
 
 
 class _OfRegistry:
@@ -166,11 +169,13 @@ MethodName = Annotated[str, AfterValidator(_known), _OfRegistry()]
 """The name of a method in a configuration."""
 
 
-def _known_rival(name: str) -> str:
-    if name in _found().rivals:
+def _known_baseline(name: str) -> str:
+    if name in _found().baselines:
         return name
-    raise ValueError(f"there is no rival {name!r}; there are {', '.join(rival.name for rival in declared_rivals())}")
+    raise ValueError(
+        f"there is no baseline {name!r}; there are {', '.join(baseline.name for baseline in declared_baselines())}"
+    )
 
 
-RivalName = Annotated[str, AfterValidator(_known_rival)]
-"""The name of a rival in a configuration."""
+BaselineName = Annotated[str, AfterValidator(_known_baseline)]
+"""The name of a baseline in a configuration."""

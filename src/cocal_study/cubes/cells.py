@@ -15,7 +15,7 @@ from cocal_study.config.methods import scored_method
 
 
 def policy_cell(method: str, step: int) -> tuple[str, int]:
-    """Return the algorithm and the step of a method's or rival's predictions for policies at `step`.
+    """Return the algorithm and the step of a method's or baseline's predictions for policies at `step`.
 
     The pre-RL model always has algorithm "base" and step 0.
     """

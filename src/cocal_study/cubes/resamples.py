@@ -108,8 +108,8 @@ class Resamples:
 
 def resamples_behind(cube: Path, *names: str) -> Resamples:
     """Some confidences of a metric cube on every resample, computed anew from the predictions behind it, by their
-    names, such as "cocal-binary" and "length+platt-all". The cube of the rivals has too many for a file of all. Raises
-    ContractError if the cube or its predictions are missing or damaged, or lack one of the confidences."""
+    names, such as "cocal-binary" and "length+platt-all". The cube of the baselines has too many for a file of all.
+    Raises ContractError if the cube or its predictions are missing or damaged, or lack one of the confidences."""
     facts = read_dataset(cube).attrs
     settings, study = json.loads(facts["settings"]), cube.parents[2]
     frames = [read_frame(study / file, PREDICTIONS) for file in json.loads(facts["parents"])]

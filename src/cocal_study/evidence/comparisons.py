@@ -19,7 +19,7 @@ IN_TABLE = ("accuracy", "ece", "brier", "log_loss", "auroc")
 OURS = ("cocal-binary", "cocal-group")
 SIGNIFICANT = 0.05
 """Level of the tests, after Holm's adjustment."""
-COLUMNS = ("dataset", "method", "rival", "metric")
+COLUMNS = ("dataset", "method", "baseline", "metric")
 """The columns that tell comparisons apart."""
 
 
@@ -59,9 +59,14 @@ def at_chance(resamples: Resamples, key: Key) -> bool:
 
 
 def pairs_in_table(methods: Sequence[str]) -> list[tuple[str, str]]:
-    """The pairs of tables/comparisons: each of our methods with each rival; the two variants meet once."""
+    """The pairs of tables/comparisons: each of our methods with each baseline; the two variants meet once."""
     ours = [name for name in OURS if name in methods]
-    return [(method, rival) for place, method in enumerate(ours) for rival in methods if rival not in ours[: place + 1]]
+    return [
+        (method, baseline)
+        for place, method in enumerate(ours)
+        for baseline in methods
+        if baseline not in ours[: place + 1]
+    ]
 
 
 def table_of(resamples: Resamples, methods: Sequence[str], step: int, datasets: Sequence[str]) -> pd.DataFrame:
@@ -69,14 +74,14 @@ def table_of(resamples: Resamples, methods: Sequence[str], step: int, datasets: 
     adjusted p-values (column p_holm), and the column degenerate, which is true where one of both confidences is
     degenerate and the metric one of confidence."""
     pairs = [
-        (final_key(method, step, dataset), final_key(rival, step, dataset))
+        (final_key(method, step, dataset), final_key(baseline, step, dataset))
         for dataset in datasets
-        for method, rival in pairs_in_table(methods)
+        for method, baseline in pairs_in_table(methods)
     ]
     known = [name for name in IN_TABLE if name in resamples.data.indexes["metric"]]
     table = with_holm(compare(resamples, pairs, metrics=known))
     flagged = {(key.dataset, key.method) for pair in pairs for key in pair if at_chance(resamples, key)}
-    rows = zip(table["dataset"], table["method"], table["rival"], table["metric"], strict=True)
+    rows = zip(table["dataset"], table["method"], table["baseline"], table["metric"], strict=True)
     return table.assign(
         degenerate=[
             metric != "accuracy" and any((where, name) in flagged for name in both) for where, *both, metric in rows
@@ -98,13 +103,13 @@ def compare(resamples: Resamples, pairs: Iterable[tuple[Key, Key]], metrics: Seq
     ContractError if there is no such cell, or the methods answer other questions.
 
     Args:
-        pairs: A method and its rival, as cells of one dataset.
+        pairs: A method and its baseline, as cells of one dataset.
         metrics: Names among `COMPARED`.
 
     Returns:
-        Columns dataset, method, rival, metric, paired ("responses" or "questions"), value (method minus rival), lower,
-        upper, p, and seed_sd, the standard deviation of the difference over companion seeds (NaN without seeds, and
-        for accuracies, since the seeds score the same responses). NaN where a metric is undefined.
+        Columns dataset, method, baseline, metric, paired ("responses" or "questions"), value (method minus baseline),
+        lower, upper, p, and seed_sd, the standard deviation of the difference over companion seeds (NaN without seeds,
+        and for accuracies, since the seeds score the same responses). NaN where a metric is undefined.
     """
     rows = []
     for first, second in pairs:
@@ -143,7 +148,7 @@ def separable_from_best(
             for name in defined["method"]
             if name != best
         ]
-        tests = with_holm(compare(resamples, pairs, metrics=(metric,))).set_index("rival")["p_holm"]
+        tests = with_holm(compare(resamples, pairs, metrics=(metric,))).set_index("baseline")["p_holm"]
         for name, value in zip(defined["method"], defined["value"], strict=True):
             separable = "yes" if tests.get(name, 1.0) < level else "no"
             words[dataset, name, metric] = "best" if np.isclose(value, highest) else separable

@@ -22,7 +22,7 @@ from cocal_study.evidence.verdicts import over_replicates
 from cocal_study.planning.plan import FACTUAL, MATHEMATICS
 
 CHANCE = ""
-"""The rival of a number that is compared with chance."""
+"""The baseline of a number that is compared with chance."""
 CENTRAL = "CoCal beats PostCal"
 """Beginning of the headlines on which the paper rests: each companion of CoCal against PostCal's with its target."""
 COMPARABLE = "CoCal ranks answers about as well as SelfConsis"
@@ -38,18 +38,18 @@ KEYS = ["dataset", "method", "metric"]
 SECOND = "second_"
 """Beginning of the columns that tell the same of the second sampling."""
 _NEAR = 2 / 3
-"""A rival is nearer to chance than the paper's where its AUROC lies less than this share of the paper's distance above
-one half, the rule of the required conditions (tables/conditions)."""
+"""A baseline is nearer to chance than the paper's where its AUROC lies less than this share of the paper's distance
+above one half, the rule of the required conditions (tables/conditions)."""
 _FEW = 3
 """Fewer replicates have no say, since an interval over two of them excludes nothing."""
-_RIVALS = ("rlcr", "dcpo")
+_BASELINES = ("rlcr", "dcpo")
 
 
 class Pair(NamedTuple):
-    """A method and what it is said to be better than, a rival or chance, in a metric."""
+    """A method and what it is said to be better than, a baseline or chance, in a metric."""
 
     method: str
-    rival: str
+    baseline: str
     metric: str
     dataset: str = MATHEMATICS
 
@@ -61,17 +61,17 @@ class Pair(NamedTuple):
     @property
     def confident(self) -> tuple[str, ...]:
         """The methods whose confidence it compares; a comparison with chance says itself what is at chance."""
-        return () if self.metric == "accuracy" or self.rival == CHANCE else (self.method, self.rival)
+        return () if self.metric == "accuracy" or self.baseline == CHANCE else (self.method, self.baseline)
 
 
-def _pairs(method: str, rivals: Sequence[str], *metrics: str, dataset: str = MATHEMATICS) -> tuple[Pair, ...]:
-    return tuple(Pair(method, rival, metric, dataset) for rival in rivals for metric in metrics)
+def _pairs(method: str, baselines: Sequence[str], *metrics: str, dataset: str = MATHEMATICS) -> tuple[Pair, ...]:
+    return tuple(Pair(method, baseline, metric, dataset) for baseline in baselines for metric in metrics)
 
 
 HEADLINES = {
     "Training improves accuracy, with a companion beside it": _pairs("token-probability", ["base-verbal"], "accuracy"),
-    "GRPO beats RLCR and DCPO in accuracy": _pairs("cocal-binary", _RIVALS, "accuracy"),
-    "CoCal's confidence beats RLCR's and DCPO's": _pairs("cocal-binary", _RIVALS, "ece", "auroc"),
+    "GRPO beats RLCR and DCPO in accuracy": _pairs("cocal-binary", _BASELINES, "accuracy"),
+    "CoCal's confidence beats RLCR's and DCPO's": _pairs("cocal-binary", _BASELINES, "ece", "auroc"),
     f"{CENTRAL}, binary target": _pairs("cocal-binary", ["postcal-binary"], "ece", "auroc"),
     f"{CENTRAL}, group target": _pairs("cocal-group", ["postcal-group"], "ece", "auroc"),
     "CoCal ranks answers better than token probability": _pairs("cocal-binary", ["token-probability"], "auroc"),
@@ -111,17 +111,18 @@ def headline_rows(
         temperature: Temperature of the other sampling.
 
     Returns:
-        The columns claim, method, rival ("" for chance), metric, dataset; paper, language_model: the differences,
+        The columns claim, method, baseline ("" for chance), metric, dataset; paper, language_model: the differences,
         shares for accuracies; `NUMBERS`: over replicates the mean difference with the interval of Student's t, or
         without replicates the study's own one with its paired bootstrap interval; at_chance: the methods of the
-        comparison whose confidence is at chance; rival_auroc and paper_rival_auroc, where confidences are compared;
-        word, the verdict on the whole claim, which adds what a second sampling says where this is another word; and,
-        of the second sampling, the same `NUMBERS` with `SECOND` before their names. NaN where there is no number.
+        comparison whose confidence is at chance; baseline_auroc and paper_baseline_auroc, where confidences are
+        compared; word, the verdict on the whole claim, which adds what a second sampling says where this is another
+        word; and, of the second sampling, the same `NUMBERS` with `SECOND` before their names. NaN where there is no
+        number.
     """
     rows = []
     for title, pairs in HEADLINES.items():
         tolerance = TOLERANCE.get(title, 0.0)
-        chosen = [pair for pair in pairs if {pair.method, pair.rival} - {CHANCE} <= {*methods}]
+        chosen = [pair for pair in pairs if {pair.method, pair.baseline} - {CHANCE} <= {*methods}]
         differences = [_row(pair, paper, ours, tolerance) for pair in chosen]
         for row, pair in zip(differences, chosen, strict=True):
             beside = difference(pair, other)
@@ -149,32 +150,38 @@ def _row(pair: Pair, paper: Reader, of: Sampled, tolerance: float) -> dict:
     row = {**pair._asdict(), "paper": _alone(pair, paper)[0], **dict(zip(NUMBERS, numbers, strict=True))}
     aurocs = [np.nan, np.nan]
     if pair.confident:
-        rival = rows_of(gathered, pair.dataset, (pair.rival, "auroc"))
-        own = _read(of.study, pair) if rival is None else float(rival[0].mean())
+        baseline = rows_of(gathered, pair.dataset, (pair.baseline, "auroc"))
+        own = _read(of.study, pair) if baseline is None else float(baseline[0].mean())
         aurocs = [own, _read(paper, pair)]
-    return row | {"at_chance": ", ".join(chance)} | dict(zip(("rival_auroc", "paper_rival_auroc"), aurocs, strict=True))
+    return (
+        row
+        | {"at_chance": ", ".join(chance)}
+        | dict(zip(("baseline_auroc", "paper_baseline_auroc"), aurocs, strict=True))
+    )
 
 
 def word_of(rows: Sequence[Mapping], tolerance: float = 0.0) -> str:
     """The verdict on a claim by the intervals of its differences.
 
     It is "yes" if all of them lie above zero (or above what the claim tolerates), "no" if one lies below, and otherwise
-    "undecided". A "yes" over rivals at chance, or nearer to it than the paper's, says so. A word on each rival follows
-    where rivals fare differently, or else one on each metric. A claim that is undecided says in addition where the
-    intervals exclude a lead as large as the paper's.
+    "undecided". A "yes" over baselines at chance, or nearer to it than the paper's, says so. A word on each baseline
+    follows where baselines fare differently, or else one on each metric. A claim that is undecided says in addition
+    where the intervals exclude a lead as large as the paper's.
     """
     if not all(row["lower"] < row["upper"] for row in rows):
         return f"{UNDECIDED}, without intervals"
     word, chance = first_word(rows, tolerance), _chance(rows)
-    near = {row["rival"] for row in rows if row["rival_auroc"] - 0.5 < _NEAR * (row["paper_rival_auroc"] - 0.5)}
+    near = {
+        row["baseline"] for row in rows if row["baseline_auroc"] - 0.5 < _NEAR * (row["paper_baseline_auroc"] - 0.5)
+    }
     if word == YES and chance:
         return f"{YES}, but {' and '.join(chance)} {'is' if len(chance) == 1 else 'are'} at chance"
     if word == YES and near:
-        return f"{YES}, over {'rivals' if len(near) > 1 else 'a rival'} nearer to chance than the paper's"
+        return f"{YES}, over {'baselines' if len(near) > 1 else 'a baseline'} nearer to chance than the paper's"
     said = word
     labels = {CHANCE: "chance", **{name: method.label for name, method in METHODS.items()}}
-    by_rival, by_metric = (_parts(rows, key) for key in ("rival", "metric"))
-    for parts, names in ((by_rival, labels), (by_metric, NAMES)):
+    by_baseline, by_metric = (_parts(rows, key) for key in ("baseline", "metric"))
+    for parts, names in ((by_baseline, labels), (by_metric, NAMES)):
         each = {name: _part_word(part, tolerance) for name, part in parts.items()}
         if len({*each.values()}) > 1:
             said += f" ({', '.join(f'{names[name]} {verdict}' for name, verdict in each.items())})"
@@ -225,9 +232,9 @@ def rows_of(frames: Sequence[pd.DataFrame], dataset: str, *rows: tuple[str, str]
 
 def difference(pair: Pair, frames: Sequence[pd.DataFrame]) -> np.ndarray | None:
     """The difference in every replicate, float64 [replicates], in the first table that has both of its rows."""
-    rivals = [] if pair.rival == CHANCE else [pair.rival]
-    rows = rows_of(frames, pair.dataset, *((name, pair.metric) for name in (pair.method, *rivals)))
-    return None if rows is None else gain(pair.metric, rows[0] - (rows[1] if rivals else 0.5))
+    baselines = [] if pair.baseline == CHANCE else [pair.baseline]
+    rows = rows_of(frames, pair.dataset, *((name, pair.metric) for name in (pair.method, *baselines)))
+    return None if rows is None else gain(pair.metric, rows[0] - (rows[1] if baselines else 0.5))
 
 
 def over(values: np.ndarray, level: float, tolerance: float = 0.0) -> tuple[float, float, float, int, int]:
@@ -237,9 +244,9 @@ def over(values: np.ndarray, level: float, tolerance: float = 0.0) -> tuple[floa
 
 
 def _read(reader: Reader, pair: Pair) -> float:
-    """The AUROC of the rival; NaN where the reader has none."""
+    """The AUROC of the baseline; NaN where the reader has none."""
     try:
-        return reader.read(Quantity("auroc", pair.rival, pair.case)).value
+        return reader.read(Quantity("auroc", pair.baseline, pair.case)).value
     except NotAssessableError:
         return np.nan
 
@@ -247,10 +254,10 @@ def _read(reader: Reader, pair: Pair) -> float:
 def _alone(pair: Pair, reader: Reader) -> tuple[float, ...]:
     """The difference in one study, or in the paper, whose interval is the number itself."""
     try:
-        if pair.rival == CHANCE:
+        if pair.baseline == CHANCE:
             estimate = reader.read(Quantity(pair.metric, pair.method, pair.case)) - 0.5
         else:
-            estimate = reader.difference(pair.metric, pair.method, pair.rival, pair.case)
+            estimate = reader.difference(pair.metric, pair.method, pair.baseline, pair.case)
     except NotAssessableError:
         return (np.nan,) * len(NUMBERS)
     estimate = gain(pair.metric, estimate)

@@ -84,9 +84,9 @@ class Reader(ABC):
         """True if the confidence of a method is constant or at chance."""
         return False
 
-    def difference(self, metric: str, method: str, rival: str, case: Case) -> Estimate:
-        """The number of a method less that of its rival."""
-        return self.read(Quantity(metric, method, case)) - self.read(Quantity(metric, rival, case))
+    def difference(self, metric: str, method: str, baseline: str, case: Case) -> Estimate:
+        """The number of a method less that of its baseline."""
+        return self.read(Quantity(metric, method, case)) - self.read(Quantity(metric, baseline, case))
 
 
 class Margin(NamedTuple):
@@ -195,27 +195,27 @@ class _OfEachCase(_Predicate):
 
 
 class _OfPairs(_Predicate):
-    """A predicate about differences between each method and each rival in every metric."""
+    """A predicate about differences between each method and each baseline in every metric."""
 
     methods: tuple[str, ...]
     than: tuple[str, ...]
     metrics: tuple[str, ...]
     paired: bool = False
-    """True if the first method is compared with the first rival, the second with the second."""
+    """True if the first method is compared with the first baseline, the second with the second."""
 
     def advantages(self, case: Case, reader: Reader) -> list[tuple[Estimate, dict]]:
-        """The differences of methods to their rivals, positive where the method is better, with the other fields of
+        """The differences of methods to their baselines, positive where the method is better, with the other fields of
         their margins."""
         pairs = list(zip(self.methods, self.than, strict=self.paired))
         if not self.paired:
-            rivals = [rival for name in self.than for rival in reader.variants(name, case)]
+            baselines = [baseline for name in self.than for baseline in reader.variants(name, case)]
             methods = [method for name in self.methods for method in reader.variants(name, case)]
-            pairs = [(method, rival) for method in methods for rival in rivals if method != rival]
+            pairs = [(method, baseline) for method in methods for baseline in baselines if method != baseline]
         advantages = []
-        for method, rival in pairs:
+        for method, baseline in pairs:
             for metric in self.metrics:
-                difference = reader.difference(metric, method, rival, case)
-                fields = _fields(metric, method, rival, case, reader)
+                difference = reader.difference(metric, method, baseline, case)
+                fields = _fields(metric, method, baseline, case, reader)
                 advantages.append((gain(metric, difference), fields))
         return advantages
 
@@ -225,25 +225,25 @@ def _of_methods(metric: str, methods: Sequence[str], case: Case, reader: Reader)
     return [(reader.read(Quantity(metric, name, case)), f"{name}, {metric}, {case.said()}") for name in methods]
 
 
-def _fields(metric: str, method: str, rival: str, case: Case, reader: Reader) -> dict:
+def _fields(metric: str, method: str, baseline: str, case: Case, reader: Reader) -> dict:
     """The label of a margin between two methods, and those of them whose confidence is degenerate."""
-    chance = [name for name in (method, rival) if metric in OF_CONFIDENCE and reader.degenerate(name, case)]
-    return {"label": f"{method} and {rival}, {metric}, {case.said()}", "at_chance": ", ".join(chance)}
+    chance = [name for name in (method, baseline) if metric in OF_CONFIDENCE and reader.degenerate(name, case)]
+    return {"label": f"{method} and {baseline}, {metric}, {case.said()}", "at_chance": ", ".join(chance)}
 
 
 class Better(_OfPairs, _OfEachCase):
-    """Each method is better than each rival in every metric."""
+    """Each method is better than each baseline in every metric."""
 
     predicate: Literal["better"]
     together: bool = True
-    """True if a case needs all of methods, rivals and metrics; otherwise each of them is a case."""
+    """True if a case needs all of methods, baselines and metrics; otherwise each of them is a case."""
 
     def margins(self, case: Case, reader: Reader) -> list[Margin]:
         return [directed(lead, reader.level, **fields) for lead, fields in self.advantages(case, reader)]
 
 
 class Greater(_OfEachCase):
-    """A number of each method is greater than that of each rival, or than another number of its own."""
+    """A number of each method is greater than that of each baseline, or than another number of its own."""
 
     predicate: Literal["greater"]
     metric: str
@@ -252,17 +252,17 @@ class Greater(_OfEachCase):
     than_metric: str = ""
     """The other number; by default the same one."""
     together: bool = True
-    """True if a case needs all methods and rivals; otherwise each of them is a case."""
+    """True if a case needs all methods and baselines; otherwise each of them is a case."""
 
     def margins(self, case: Case, reader: Reader) -> list[Margin]:
         margins = []
         for method in self.methods:
-            for rival in self.than or (method,):
+            for baseline in self.than or (method,):
                 left = reader.read(Quantity(self.metric, method, case))
-                right = reader.read(Quantity(self.than_metric or self.metric, rival, case))
+                right = reader.read(Quantity(self.than_metric or self.metric, baseline, case))
                 fields = {"label": f"{method}, {self.metric} and {self.than_metric}, {case.said()}"}
                 if self.than:
-                    fields = _fields(self.metric, method, rival, case, reader)
+                    fields = _fields(self.metric, method, baseline, case, reader)
                 margins.append(directed(left - right, reader.level, **fields))
         return margins
 
@@ -288,7 +288,7 @@ class Changes(_Predicate):
 
 
 class Widens(_OfPairs):
-    """The advantage of each method over each rival grows from the first case of the scope to the second."""
+    """The advantage of each method over each baseline grows from the first case of the scope to the second."""
 
     predicate: Literal["widens"]
 
@@ -303,7 +303,7 @@ class Widens(_OfPairs):
 
 
 class Steadier(_Predicate):
-    """A number of each method ranges less over the cases of the scope than that of each rival."""
+    """A number of each method ranges less over the cases of the scope than that of each baseline."""
 
     predicate: Literal["steadier"]
     metric: str
@@ -317,9 +317,9 @@ class Steadier(_Predicate):
             return Estimate(np.ptp([number.value for number in numbers]), resampled, questions=numbers[0].questions)
 
         yield [
-            directed(span(rival) - span(method), reader.level, f"{method} and {rival}, range of {self.metric}")
+            directed(span(baseline) - span(method), reader.level, f"{method} and {baseline}, range of {self.metric}")
             for method in self.methods
-            for rival in self.than
+            for baseline in self.than
         ]
 
 
@@ -337,7 +337,7 @@ class Above(_OfEachCase):
 
 
 class Alike(_OfPairs, _OfEachCase):
-    """Each method differs from each rival by no more than a tolerance, which the ledger sets."""
+    """Each method differs from each baseline by no more than a tolerance, which the ledger sets."""
 
     inclusive: ClassVar[bool] = True
 

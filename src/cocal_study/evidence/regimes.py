@@ -23,13 +23,13 @@ from cocal_study.planning.results import companion_folder, metrics_file, rollout
 from cocal_study.store.datasets import read_dataset
 
 PAIRS = {"binary": ("cocal-binary", "postcal-binary"), "group": ("cocal-group", "postcal-group")}
-"""CoCal's companions and their rivals by their targets."""
+"""CoCal's companions and their baselines by their targets."""
 SCORES = ("ece", "brier", "auroc")
 """Metrics whose margins are compared."""
 BESIDE = ("token-probability",)
 """Methods that need no companion, measured beside them where a point has them."""
 RECALIBRATED = ("linear-binary", "token-probability+platt-all")
-"""Rivals that learn from the same rollouts, by their names in the cube of tables/recalibrated, where a point has it:
+"""Baselines that learn from the same rollouts, by their names in the cube of tables/recalibrated, where a point has it:
 the linear probe, and the policy's token probability after Platt scaling."""
 MEASURED = ("accuracy", "mean_confidence", "ece", "brier", "log_loss", "auroc")
 _PLACE = ["axis", "level", "replicate"]
@@ -70,8 +70,8 @@ def _point(study: Study, folder: Path) -> Iterator[tuple]:
     cubes = {
         method: cube for method in (*PAIRS["binary"], *PAIRS["group"], *BESIDE) if method in cube.indexes["method"]
     }
-    if (rivals := folder / metrics_file(backbone, "-recalibrated")).exists():
-        cubes |= dict.fromkeys(RECALIBRATED, read_dataset(rivals))
+    if (baselines := folder / metrics_file(backbone, "-recalibrated")).exists():
+        cubes |= dict.fromkeys(RECALIBRATED, read_dataset(baselines))
     for method, source in cubes.items():
         kind = METHODS[method].experience if method in METHODS else ""
         learner = kind if kind in ("rollouts", "resampled") else "rollouts"

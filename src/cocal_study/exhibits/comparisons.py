@@ -30,11 +30,11 @@ class Layout(ComparedLayout):
 
 
 def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
-    """The table of the main backbone at the end of training, where the study has CoCal and a rival."""
+    """The table of the main backbone at the end of training, where the study has CoCal and a baseline."""
     methods = main_methods(study)
     if len(methods) > 1 and not set(OURS).isdisjoint(methods):
         yield TableExhibit(
-            title="Paired differences between CoCal and the rivals",
+            title="Paired differences between CoCal and the baselines",
             chapter="Main results",
             position=13.3,
             caption="Paired differences between CoCal and every other method, over resamples of the questions that all "
@@ -52,9 +52,9 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
 
 
 def prepare(layout: Layout, resamples: Resamples) -> pd.DataFrame:
-    """Test the difference to every rival on every data set and macro average. The result has the columns of
+    """Test the difference to every baseline on every data set and macro average. The result has the columns of
     `cocal_study.evidence.comparisons.table_of`, in the order of the domains, of which the macro average comes last,
-    then our methods, then the rivals, then the metrics."""
+    then our methods, then the baselines, then the metrics."""
     datasets = [name for macro, sets in layout.domains.items() for name in (*(dataset.name for dataset in sets), macro)]
     return table_of(resamples, layout.methods, layout.step, datasets)
 
@@ -67,15 +67,15 @@ def grid(numbers: pd.DataFrame, layout: Layout, *, resamples: Resamples) -> Grid
     metrics = [name for name in _SHOWN if name in set(numbers["metric"])]
 
     def block(ours: str, datasets: Sequence[Labelled]) -> Block:
-        rivals = [rival for method, rival in pairs if method == ours]
+        baselines = [baseline for method, baseline in pairs if method == ours]
         cells: dict[Place, Cell] = defaultdict(lambda: Cell(UNDEFINED))
         for row in numbers[(numbers["method"] == ours) & numbers["metric"].isin(metrics)].itertuples():
             if not pd.isna(row.value):
                 value, lower, upper = (signed(row.metric, number) for number in (row.value, row.lower, row.upper))
                 mark = "best" if row.p_holm < SIGNIFICANT else None
                 text = f"{value} [{lower}, {upper}]"
-                cells[row.dataset, row.rival, row.metric] = Cell(text, mark, degenerate=row.degenerate)
-        return metric_block(f"{METHODS[ours].label} minus", datasets, metrics, method_groups(rivals), cells, width=1)
+                cells[row.dataset, row.baseline, row.metric] = Cell(text, mark, degenerate=row.degenerate)
+        return metric_block(f"{METHODS[ours].label} minus", datasets, metrics, method_groups(baselines), cells, width=1)
 
     ours = list(dict.fromkeys(method for method, _ in pairs))
     count = resamples.data.sizes["resample"]

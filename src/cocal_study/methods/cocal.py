@@ -4,7 +4,7 @@ It scores the hidden states of the evaluated responses (equation 6).
 """
 
 from cocal.companion.settings import Target
-from cocal_study.config.method import Method, Rival
+from cocal_study.config.method import Baseline, Method
 
 
 def _method(target: Target, position: int, colour: str, marker: str) -> Method:
@@ -25,11 +25,11 @@ def _method(target: Target, position: int, colour: str, marker: str) -> Method:
 
 BINARY, GROUP = _method("binary", 100, "#3035c4", "o"), _method("group", 90, "#4ec4e1", "h")
 METHOD = (BINARY, GROUP)
-RIVALS = tuple(
-    rival
+BASELINES = tuple(
+    baseline
     for method in METHOD
-    for rival in (
-        Rival(
+    for baseline in (
+        Baseline(
             name=f"one-layer-{method.target}",
             label=f"One-layer MLP ({method.target})",
             position=method.position + 10,
@@ -37,6 +37,6 @@ RIVALS = tuple(
             reader="one-layer",
             note="The one-layer MLP has the first of CoCal's hidden layers alone.",
         ),
-        Rival(name=method.name, position=method.position + 30, method=method.name, reader="rollouts"),
+        Baseline(name=method.name, position=method.position + 30, method=method.name, reader="rollouts"),
     )
 )

@@ -3,7 +3,7 @@
 The confidence follows the answer in the responses of DCPO's own policy.
 """
 
-from cocal_study.config.method import Method, Rival
+from cocal_study.config.method import Baseline, Method
 
 METHOD = Method(
     name="dcpo",
@@ -17,8 +17,8 @@ METHOD = Method(
     colour="#a10a0a",
     marker="^",
 )
-RIVALS = (
-    Rival(
+BASELINES = (
+    Baseline(
         name="dcpo",
         position=70,
         method="dcpo",

@@ -7,11 +7,11 @@ import numpy as np
 
 from cocal.companion.settings import Target
 from cocal.companion.supervision import confidence_targets
-from cocal_study.config.method import Rival
+from cocal_study.config.method import Baseline
 from cocal_study.methods.base.responses import LabelledStates
 
-RIVALS = tuple(
-    Rival(
+BASELINES = tuple(
+    Baseline(
         name=f"linear-{target}",
         label=f"Linear probe ({target})",
         position=position,

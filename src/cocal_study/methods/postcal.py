@@ -4,7 +4,7 @@ It scores the hidden states of the evaluated responses (equation 6), as CoCal's 
 """
 
 from cocal.companion.settings import Target
-from cocal_study.config.method import Method, Rival
+from cocal_study.config.method import Baseline, Method
 
 
 def _method(target: Target, position: int, colour: str, marker: str) -> Method:
@@ -25,6 +25,7 @@ def _method(target: Target, position: int, colour: str, marker: str) -> Method:
 
 BINARY, GROUP = _method("binary", 80, "#126f2c", "D"), _method("group", 70, "#96bf7a", "d")
 METHOD = (BINARY, GROUP)
-RIVALS = tuple(
-    Rival(name=method.name, position=method.position + 70, method=method.name, reader="resampled") for method in METHOD
+BASELINES = tuple(
+    Baseline(name=method.name, position=method.position + 70, method=method.name, reader="resampled")
+    for method in METHOD
 )

@@ -3,7 +3,7 @@
 The confidence follows the uncertainty reasoning in the responses of RLCR's own policy.
 """
 
-from cocal_study.config.method import Method, Rival
+from cocal_study.config.method import Baseline, Method
 
 METHOD = Method(
     name="rlcr",
@@ -17,8 +17,8 @@ METHOD = Method(
     colour="#de7733",
     marker="s",
 )
-RIVALS = (
-    Rival(
+BASELINES = (
+    Baseline(
         name="rlcr",
         position=60,
         method="rlcr",

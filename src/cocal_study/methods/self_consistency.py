@@ -1,6 +1,6 @@
 """SelfConsis: the share of sampled responses that agree with the evaluated one (appendix B.1).
 
-Its rivals of tables/recalibrated are the same share without the evaluated response, and semantic entropy.
+Its baselines of tables/recalibrated are the same share without the evaluated response, and semantic entropy.
 """
 
 from collections.abc import Hashable, Sequence
@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from cocal.errors import ContractError
 from cocal_study.config.evaluation import EstimatorSettings
-from cocal_study.config.method import Method, Rival
+from cocal_study.config.method import Baseline, Method
 from cocal_study.methods.base.responses import Estimator, Inputs, Responses
 
 METHOD = Method(
@@ -27,8 +27,8 @@ METHOD = Method(
     colour="#e1c706",
     marker="v",
 )
-RIVALS = (
-    Rival(
+BASELINES = (
+    Baseline(
         name="self-consistency-loo",
         label="SelfConsis (leave-one-out)",
         position=40,
@@ -36,7 +36,7 @@ RIVALS = (
         score=f"{__name__}:score",
         columns=METHOD.columns,
     ),
-    Rival(
+    Baseline(
         name="semantic-entropy",
         label="Semantic entropy",
         position=50,

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from cocal_study.config.evaluation import EstimatorSettings
-from cocal_study.config.method import Method, Rival
+from cocal_study.config.method import Baseline, Method
 from cocal_study.methods.base.responses import Estimator, Inputs, Responses
 
 METHOD = Method(
@@ -21,9 +21,9 @@ METHOD = Method(
     colour="#74297c",
     marker="P",
 )
-RIVALS = (
-    Rival(name=METHOD.name, position=10, method=METHOD.name, score=f"{__name__}:score", columns=METHOD.columns),
-    Rival(
+BASELINES = (
+    Baseline(name=METHOD.name, position=10, method=METHOD.name, score=f"{__name__}:score", columns=METHOD.columns),
+    Baseline(
         name="least-token-probability",
         label="Least token probability",
         position=20,
@@ -31,7 +31,7 @@ RIVALS = (
         score=f"{__name__}:least_score",
         columns=("logprobs",),
     ),
-    Rival(
+    Baseline(
         name="length",
         label="Length (shorter is surer)",
         position=30,

@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 
 from cocal_study.config.study import Study
 from cocal_study.planning import plan
+from cocal_study.planning.baselines import recalibrated_algorithms
 from cocal_study.planning.results import metrics_file, predictions_file, resamples_file
-from cocal_study.planning.rivals import recalibrated_algorithms
 from cocal_study.planning.variants import ablation_folders
 
 RECALIBRATED = "-recalibrated"
-"""Kind of the predictions of the recalibrated rivals, which `cocal recalibrate` makes."""
+"""Kind of the predictions of the recalibrated baselines, which `cocal recalibrate` makes."""
 SECOND = "-second"
 """Kind of the predictions on responses of the second sampling, and end of the names of their folders."""
 
@@ -127,7 +127,7 @@ def cube_fields(study: Study, backbone: str, kind: str) -> dict[str, Any]:
     output, seeds = metrics_file(backbone, kind), study.companion.seeds
     fields = {"settings": study.metrics, "seeds": seeds, "output": output, **flags}
     groups = plan.macro_averages(study, backbone)
-    if kind == RECALIBRATED:  # only the main backbone has rivals
+    if kind == RECALIBRATED:  # only the main backbone has baselines
         known = recalibrated_algorithms(study) if backbone == study.main_backbone else []
         files = [predictions_file(backbone, algorithm, study.policy.steps, RECALIBRATED) for algorithm in known]
         return {**fields, "groups": groups, "predictions": files}

@@ -52,7 +52,7 @@ variant_folder = "results/companions/{}/{}".format
 online_file = "results/online/{}.parquet".format
 """Scores of a backbone's online and replayed companions on the step after those that they have learnt from."""
 calibrators_file = "results/recalibration/{}/{}/step-{}.json".format
-"""The fitted calibrators of the rivals on a policy, by backbone, algorithm and step."""
+"""The fitted calibrators of the baselines on a policy, by backbone, algorithm and step."""
 cost_file = "results/costs/{}/{}.json".format
 """Measured costs, by backbone and kind of work."""
 checks_file = "results/checks/{}.json".format

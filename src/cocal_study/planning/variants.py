@@ -4,8 +4,8 @@ from typing import Any
 
 from cocal_study.config.study import Study
 from cocal_study.planning import plan
+from cocal_study.planning.baselines import ONE_LAYER
 from cocal_study.planning.results import COMPANIONS, companion_folder, rollouts_folder, states_file, variant_folder
-from cocal_study.planning.rivals import ONE_LAYER
 
 ABLATIONS = "ablations"
 VARIANTS = (*(COMPANIONS[kind] for kind in ("rollouts", "resampled", "prompts")), ABLATIONS, ONE_LAYER)

@@ -114,7 +114,7 @@ class CheckRules(Rules):
         yield Rule(name="checks", make=self._checks, places={"output": results.checks_file("{backbone}")})
 
     def _checks(self, backbone: str, **made: str) -> Job:
-        from cocal_study.planning import rivals, variants  # loads the rivals' modules
+        from cocal_study.planning import baselines, variants  # loads the baselines' modules
         from cocal_study.planning.comparisons import comparisons
 
         study, compared = self.study, list(comparisons(self.study, backbone))
@@ -127,8 +127,8 @@ class CheckRules(Rules):
         if "resampled" in experiences:
             more["resampled"] = results.rollouts_folder(backbone, "postcal")
         if backbone == self._main:
-            if folder := rivals.reader_folders(study, "grpo").get(rivals.ONE_LAYER):
-                companions[rivals.ONE_LAYER] = [folder]
+            if folder := baselines.reader_folders(study, "grpo").get(baselines.ONE_LAYER):
+                companions[baselines.ONE_LAYER] = [folder]
             if plan.has_methods(study, "cocal-binary"):
                 companions["online"] = variants.online_folders(study)
         return self._job(

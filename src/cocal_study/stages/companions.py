@@ -208,7 +208,7 @@ class CompanionRules(Rules):
         yield Rule(name="online", make=self._online, places=online, gpus=1)
 
     def _companions(self, backbone: str, variant: str, **made: str) -> Job:
-        from cocal_study.planning.variants import variant_of  # loads the rivals' modules
+        from cocal_study.planning.variants import variant_of  # loads the baselines' modules
 
         return self._job(Companions, **variant_of(self.study, backbone, variant), questions=self._training_set, **made)
 

@@ -69,18 +69,18 @@ class Metrics(Stage):
 
 
 class MetricRules(Rules):
-    """A metric cube of each kind of comparison; that of rivals has no resamples of its own."""
+    """A metric cube of each kind of comparison; that of baselines has no resamples of its own."""
 
     def rules(self) -> Iterator[Rule]:
-        from cocal_study.planning.comparisons import RECALIBRATED  # loads the rivals' modules
+        from cocal_study.planning.comparisons import RECALIBRATED  # loads the baselines' modules
 
         cube = {
             "output": results.metrics_file("{backbone}", "{cube}"),
             "resamples": results.resamples_file("{backbone}", "{cube}"),
         }
         yield Rule(name="metrics", make=self._metrics, places=cube)
-        of_rivals = {"output": results.metrics_file("{backbone}", RECALIBRATED)}
-        yield Rule(name="recalibrated_metrics", make=partial(self._metrics, cube=RECALIBRATED), places=of_rivals)
+        of_baselines = {"output": results.metrics_file("{backbone}", RECALIBRATED)}
+        yield Rule(name="recalibrated_metrics", make=partial(self._metrics, cube=RECALIBRATED), places=of_baselines)
 
     def _metrics(self, backbone: str, cube: str, **made: str) -> Job:
         from cocal_study.planning.comparisons import cube_fields

@@ -98,7 +98,7 @@ class PredictionRules(Rules):
         yield Rule(name="predictions", make=self._predictions, places=predictions, start=NO_GPU)
 
     def _predictions(self, backbone: str, algorithm: str, step: str, comparison: str, **made: str) -> Job:
-        from cocal_study.planning.comparisons import comparison_of, samples_of  # loads the rivals' modules
+        from cocal_study.planning.comparisons import comparison_of, samples_of  # loads the baselines' modules
 
         planned = comparison_of(self.study, backbone, algorithm, int(step), comparison)
         methods, cell = [METHODS[name] for name in planned.methods], (backbone, algorithm, planned.step)

@@ -1,4 +1,4 @@
-"""Rivals that learn from the same responses as the companions, and their confidences in evaluation responses."""
+"""Baselines that learn from the same responses as the companions, and their confidences in evaluation responses."""
 
 import logging
 from collections.abc import Iterator, Sequence
@@ -12,9 +12,9 @@ from cocal.runtime.machine import fix_threads
 from cocal.settings.base import Count
 from cocal.store import read_frame, write_document, write_frame
 from cocal_study.config.evaluation import EstimatorSettings, EvaluationSets
-from cocal_study.config.method import Rival
+from cocal_study.config.method import Baseline
 from cocal_study.config.methods import METHODS
-from cocal_study.planning import plan, results, rivals
+from cocal_study.planning import baselines, plan, results
 from cocal_study.planning.comparisons import RECALIBRATED, samples_of
 from cocal_study.provenance.lineage import Source
 from cocal_study.stages.base import Cell, In, Out, Pool, TrainingSet
@@ -22,9 +22,9 @@ from cocal_study.stages.jobs import NO_GPU, Job, Rule, Rules
 
 
 class Recalibrate(Cell):
-    """Lets rivals of the companions learn from the same rollouts, and scores responses with them."""
+    """Lets baselines of the companions learn from the same rollouts, and scores responses with them."""
 
-    rivals: tuple[str, ...]
+    baselines: tuple[str, ...]
     settings: EstimatorSettings = EstimatorSettings()
     split: CompanionSettings = CompanionSettings()
     """JSON: settings of companions, whose split of the questions is taken"""
@@ -40,12 +40,12 @@ class Recalibrate(Cell):
     previous_stage: Count | None = None
     """step after which the last stage begins, to learn from its rollouts too"""
     rollout_features: Path | None = None
-    """feature store of the rollouts, for rivals that read states"""
+    """feature store of the rollouts, for baselines that read states"""
     resampled: Path | None = None
     """folder of PostCal's responses, for PostCal and CoCal to learn from"""
     resampled_features: Path | None = None
     features: Path | None = None
-    """folder of {set}.zarr, for rivals that read states"""
+    """folder of {set}.zarr, for baselines that read states"""
     companions: dict[Literal["rollouts", "resampled", "one-layer"], Path] = {}
     """folders of fitted companions: rollouts=FOLDER (CoCal), resampled=FOLDER (PostCal), one-layer=FOLDER (of one
     hidden layer)"""
@@ -53,11 +53,11 @@ class Recalibrate(Cell):
     output: Out
 
     @property
-    def compared(self) -> list[Rival]:
-        """The rivals; a ConfigError if there is no such one."""
-        if unknown := [name for name in self.rivals if name not in rivals.RIVALS]:
-            raise ConfigError(f"--rivals: there is no {unknown[0]!r}; there are {', '.join(rivals.RIVALS)}")
-        return [rivals.RIVALS[name] for name in self.rivals]
+    def compared(self) -> list[Baseline]:
+        """The baselines; a ConfigError if there is no such one."""
+        if unknown := [name for name in self.baselines if name not in baselines.BASELINES]:
+            raise ConfigError(f"--baselines: there is no {unknown[0]!r}; there are {', '.join(baselines.BASELINES)}")
+        return [baselines.BASELINES[name] for name in self.baselines]
 
     def sources(self):
         # all must be of the same backbone, policy and step
@@ -76,31 +76,33 @@ class Recalibrate(Cell):
         ]
 
     def named(self):
-        return sorted({rival.score or rival.learn for rival in self.compared} - {""})
+        return sorted({baseline.score or baseline.learn for baseline in self.compared} - {""})
 
     def declared(self):
-        """Of the rivals' declarations, only what is computed from counts."""
+        """Of the baselines' declarations, only what is computed from counts."""
         given = ("name", "method", "learn", "reader", "columns", "blocks", "poolings")
-        return [[getattr(rival, name) for name in given] for rival in self.compared]
+        return [[getattr(baseline, name) for name in given] for baseline in self.compared]
 
     def run(self) -> None:
         from cocal_study.methods.base.predictions import Checkpoint
-        from cocal_study.methods.recalibration.calibrators import fit_rivals
+        from cocal_study.methods.recalibration.calibrators import fit_baselines
         from cocal_study.methods.recalibration.confidences import (
             Scorer,
             columns_of,
             learn_scores,
-            predict_rivals,
+            predict_baselines,
             scores_to_learn_from,
             tables_of,
         )
         from cocal_study.store.contracts import PREDICTIONS
 
-        names = list(self.rivals)
-        kinds = dict.fromkeys(rival.reader for rival in self.compared if rival.reader)
+        names = list(self.baselines)
+        kinds = dict.fromkeys(baseline.reader for baseline in self.compared if baseline.reader)
         if self.companions.keys() != kinds.keys():
-            raise ConfigError(f"--companions: these rivals need one folder of each of {', '.join(kinds) or 'no kind'}")
-        depends_on = {"rivals": names, "estimators": self.settings, "split": self.split, "samples": self.samples}
+            raise ConfigError(
+                f"--companions: these baselines need one folder of each of {', '.join(kinds) or 'no kind'}"
+            )
+        depends_on = {"baselines": names, "estimators": self.settings, "split": self.split, "samples": self.samples}
         depends_on |= {"pool": self.pool, "verifier": self.verifier, "previous_stage": self.previous_stage}
         bases = self._bases()
         companions: dict[Any, Any] = {}
@@ -112,22 +114,22 @@ class Recalibrate(Cell):
         rollouts, states = bases["all"]
         learnt = learn_scores(names, rollouts, states)
         scorer = Scorer(names, self.settings, companions, learnt, self.pool)
-        plain = [rival for rival in self.compared if rival.score]
+        plain = [baseline for baseline in self.compared if baseline.score]
         scores = scorer.of_tables(tables_of(rollouts, self.rollouts, columns_of(plain))) if plain else {}
         experience: dict[Any, tuple] = {
             basis: (table, scores_to_learn_from(scorer.on(basis), table, states, scores))
             for basis, (table, states) in bases.items()
         }
-        fits = fit_rivals(experience)
+        fits = fit_baselines(experience)
         cell = Checkpoint(**self.cell)
-        table = predict_rivals(scorer, fits, self.samples.root, self.responses, self.features, cell)
+        table = predict_baselines(scorer, fits, self.samples.root, self.responses, self.features, cell)
         made = self.attributes(self.output_calibrators, depends_on, **self.cell)
         write_document(self.output_calibrators, fits.model_dump(mode="json"), made)
         write_frame(self.output, table, PREDICTIONS, self.attributes(self.output, depends_on, **self.cell))
         logging.info("%s: %d rows of %d fits", self.output, len(table), len(fits.fits))
 
     def _bases(self) -> dict[Any, tuple[Any, Any]]:
-        """The responses of each basis (a table), and their states where a rival reads them (a FeatureReader)."""
+        """The responses of each basis (a table), and their states where a baseline reads them (a FeatureReader)."""
         import pandas as pd
 
         from cocal.answers.equivalence import Verifier
@@ -145,8 +147,8 @@ class Recalibrate(Cell):
                 check_features(table, states)
             return table, states
 
-        pooled = any(METHODS[rival.method].needs_pool for rival in self.compared)
-        columns = columns_of(rival for rival in self.compared if rival.learn) + ["answer"] * pooled
+        pooled = any(METHODS[baseline.method].needs_pool for baseline in self.compared)
+        columns = columns_of(baseline for baseline in self.compared if baseline.learn) + ["answer"] * pooled
         rollouts, states = read(self.rollouts, self.rollout_features, columns)
         if pooled:
             with Verifier(self.verifier) as judge:
@@ -162,7 +164,7 @@ class Recalibrate(Cell):
 
 
 class RecalibrationRules(Rules):
-    """Rivals that learn from what the companions learn from."""
+    """Baselines that learn from what the companions learn from."""
 
     def rules(self) -> Iterator[Rule]:
         recalibrated = {
@@ -173,28 +175,28 @@ class RecalibrationRules(Rules):
         yield Rule(name="recalibrate", make=self._recalibrate, places=recalibrated, limits=limits, start=NO_GPU)
 
     def _recalibrate(self, backbone: str, algorithm: str, **made: str) -> Job:
-        """Platt scaling and isotonic regression of the rivals on one policy, fitted on its rollouts, all of them and
+        """Platt scaling and isotonic regression of the baselines on one policy, fitted on its rollouts, all of them and
         those of the last stage, and on PostCal's responses where the study has PostCal."""
         study, cell = self.study, (backbone, algorithm, self._final)
-        compared = rivals.rivals_of(study, algorithm)
-        methods = list(dict.fromkeys(rival.method for rival in compared))
+        compared = baselines.baselines_of(study, algorithm)
+        methods = list(dict.fromkeys(baseline.method for baseline in compared))
         (prompt_format,) = {METHODS[name].prompt_format for name in methods}
         more: dict[str, Any] = {}
         if earlier := study.policy.stages[:-1]:
             more["previous_stage"] = earlier[-1]
-        readers = rivals.reader_folders(study, algorithm)
+        readers = baselines.reader_folders(study, algorithm)
         if readers:
             more["companions"] = readers
-        if any(rival.reads_states for rival in compared):
+        if any(baseline.reads_states for baseline in compared):
             more["features"] = results.features_folder(*cell, prompt_format)
-        if any(rival.reads_states and rival.reader != "resampled" for rival in compared):
+        if any(baseline.reads_states and baseline.reader != "resampled" for baseline in compared):
             more["rollout_features"] = results.states_file(backbone, "grpo")
         if "resampled" in readers:
             more["resampled"] = results.rollouts_folder(backbone, "postcal")
             more["resampled_features"] = results.states_file(backbone, "postcal")
         return self._job(
             Recalibrate,
-            rivals=[rival.name for rival in compared],
+            baselines=[baseline.name for baseline in compared],
             settings=plan.estimator_settings(study, methods),
             split=study.companion,
             verifier=study.verifier,

@@ -150,7 +150,7 @@ class StateRules(Rules):
     ) -> Job:
         """Hidden states of responses: RLCR's end before its reason, and those whose prompt has a companion have its
         state, too."""
-        from cocal_study.planning.comparisons import samples_of  # loads the rivals' modules
+        from cocal_study.planning.comparisons import samples_of  # loads the baselines' modules
 
         study, cell = self.study, (backbone, algorithm, int(step), prompt_format)
         place = (*cell[:-1], prompt_format + sampling)

@@ -10,7 +10,7 @@ from cocal.metrics.settings import MetricSettings
 from cocal.store import read_frame
 from cocal_study.config import methods as registry
 from cocal_study.config.evaluation import EstimatorSettings
-from cocal_study.config.methods import METHODS, built_in, declarations, declared_rivals
+from cocal_study.config.methods import METHODS, built_in, declarations, declared_baselines
 from cocal_study.config.parse import parse_settings
 from cocal_study.config.study import load_study
 from cocal_study.exhibits.main import Layout
@@ -167,20 +167,27 @@ def test_a_broken_package_is_named(install, modules, message):
 
 
 @pytest.mark.parametrize(
-    ("rival", "message"),
+    ("baseline", "message"),
     [
-        ('method="cion", score="fair.coin:estimate"', r"fair\.coin: the rival 'toss' scores responses of 'cion', no"),
-        ('method="coin"', "the rival 'toss' needs one of score, learn and reader"),
+        (
+            'method="cion", score="fair.coin:estimate"',
+            r"fair\.coin: the baseline 'toss' scores responses of 'cion', no",
+        ),
+        ('method="coin"', "the baseline 'toss' needs one of score, learn and reader"),
         ('method="coin", score="a:b", columns=("logprob",)', "responses have no column 'logprob'; they have dataset, "),
-        ('method="coin", score="a:b", columns=("exact_match",)', "the rival 'toss' may not read 'exact_match' of the"),
+        (
+            'method="coin", score="a:b", columns=("exact_match",)',
+            "the baseline 'toss' may not read 'exact_match' of the",
+        ),
         ('method="coin", score="a:b", columns=("best_entropy",)', "'toss' reads 'best_entropy', which rollouts do not"),
     ],
 )
-def test_a_rival_names_a_method_and_one_way_to_its_scores(install, rival, message):
-    declared = f"from cocal_study.config.method import Rival\n\nRIVALS = (Rival(name='toss', position=3, {rival}),)\n"
+def test_a_baseline_names_a_method_and_one_way_to_its_scores(install, baseline, message):
+    declared = f"BASELINES = (Baseline(name='toss', position=3, {baseline}),)\n"
+    declared = f"from cocal_study.config.method import Baseline\n\n{declared}"
     install(coin=f"{COIN}\n\n{declared}", heads=HEADS)
     with pytest.raises(ConfigError, match=message):
-        declared_rivals()
+        declared_baselines()
 
 
 def test_a_method_that_reads_what_responses_do_not_keep_is_left_out_or_refused(repository, install):

@@ -36,11 +36,11 @@ def test_what_is_separable_is_so_after_adjustment_and_at_the_level_of_the_file()
     for dataset, column in numbers.groupby("dataset"):
         best = column.loc[column["value"].idxmin(), "method"]
         assert said[dataset, best, "ece"] == "best"
-        rivals = [name for name in methods if name != best]
-        pairs = [(final_key(best, 120, dataset), final_key(name, 120, dataset)) for name in rivals]
+        baselines = [name for name in methods if name != best]
+        pairs = [(final_key(best, 120, dataset), final_key(name, 120, dataset)) for name in baselines]
         tests = compare(resamples, pairs, metrics=("ece",))
         between += ((tests["p"] < 0.05) & (holm(tests["p"]) >= 0.05)).sum()
-        assert [said[dataset, name, "ece"] == "yes" for name in rivals] == (holm(tests["p"]) < 0.05).tolist()
+        assert [said[dataset, name, "ece"] == "yes" for name in baselines] == (holm(tests["p"]) < 0.05).tolist()
         difference = estimate(resamples, pairs[0][0], "ece") - estimate(resamples, pairs[0][1], "ece")
         assert (tests["lower"][0], tests["upper"][0]) == difference.interval(0.9) != difference.interval(0.95)
     assert between > 0, "the adjustment decides somewhere"

@@ -125,7 +125,7 @@ def test_pairing_matters():
 def test_holm_by_hand_and_in_the_columns_of_a_table():
     np.testing.assert_allclose(holm([0.01, 0.04, np.nan, 0.03, 0.005]), [0.03, 0.06, np.nan, 0.06, 0.02])
     np.testing.assert_allclose(holm([0.9, 0.8]), [1, 1])
-    frame = pd.DataFrame({"dataset": [*"aab"], "metric": "ece", "p": [0.01, 0.02, 0.02], "rival": [*"xyx"]})
+    frame = pd.DataFrame({"dataset": [*"aab"], "metric": "ece", "p": [0.01, 0.02, 0.02], "baseline": [*"xyx"]})
     assert with_holm(frame)["p_holm"].tolist() == [0.02, 0.02, 0.02]
     assert with_holm(frame, ["metric"])["p_holm"].tolist() == [0.03, 0.04, 0.04]
 
@@ -257,29 +257,29 @@ def test_the_command_compares_what_learns_with_a_method(frame, tmp_path, capsys)
     scored = frame[frame["method"].isin(["cocal-binary", "token-probability"])]
     names = {"token-probability": "length", "cocal-binary": "cocal-binary"}
     calibrated = scored[scored["method"] == "token-probability"].assign(method="length+platt-all")
-    rivals = pd.concat([scored.assign(method=scored["method"].map(names)), calibrated])
-    for name, rows in (("methods", frame), ("rivals", rivals)):
+    baselines = pd.concat([scored.assign(method=scored["method"].map(names)), calibrated])
+    for name, rows in (("methods", frame), ("baselines", baselines)):
         write_frame(tmp_path / f"{name}.parquet", rows, PREDICTIONS, {})
     settings, groups = json.dumps({"resamples": 50}), json.dumps({"macro-mathematics": ["math500", "aime24"]})
     made = ["metrics", "--settings", settings, "--groups", groups, "--output"]
     cubes = [str(tmp_path / f"results/metrics/tiny-a{kind}.nc") for kind in ("", "-recalibrated")]
     resamples = ["--resamples", str(tmp_path / "results/resamples/tiny-a.nc")]
     assert main([*made, cubes[0], "--predictions", str(tmp_path / "methods.parquet"), *resamples]) == 0
-    assert main([*made, cubes[1], "--predictions", str(tmp_path / "rivals.parquet")]) == 0
+    assert main([*made, cubes[1], "--predictions", str(tmp_path / "baselines.parquet")]) == 0
     found = {}
-    for rival in ("token-probability", "length", "length+platt-all"):
-        words = ["compare", "cocal-binary", rival, "--results", str(tmp_path / "results"), "--overwrite"]
+    for baseline in ("token-probability", "length", "length+platt-all"):
+        words = ["compare", "cocal-binary", baseline, "--results", str(tmp_path / "results"), "--overwrite"]
         assert main([*words, "--output", str(tmp_path / "found.csv")]) == 0
-        found[rival] = pd.read_csv(tmp_path / "found.csv").drop(columns="rival")
+        found[baseline] = pd.read_csv(tmp_path / "found.csv").drop(columns="baseline")
     pd.testing.assert_frame_equal(found["length+platt-all"], found["token-probability"])
     ranked = found["token-probability"].query("metric == 'auroc'").reset_index(drop=True)
     pd.testing.assert_frame_equal(found["length"], ranked, check_dtype=False)  # which has no calibration error as it is
-    rivals = ["length", "length+platt-all"]
-    assert main([*words[:2], *rivals, *words[3:], "--output", str(tmp_path / "found.csv")]) == 0
+    baselines = ["length", "length+platt-all"]
+    assert main([*words[:2], *baselines, *words[3:], "--output", str(tmp_path / "found.csv")]) == 0
     both = pd.read_csv(tmp_path / "found.csv")
-    for name in rivals:
-        of_rival = both[both["rival"] == name].drop(columns="rival").reset_index(drop=True)
-        pd.testing.assert_frame_equal(of_rival, found[name], check_dtype=False)  # adjusted as by itself, too
+    for name in baselines:
+        of_baseline = both[both["baseline"] == name].drop(columns="baseline").reset_index(drop=True)
+        pd.testing.assert_frame_equal(of_baseline, found[name], check_dtype=False)  # adjusted as by itself, too
     capsys.readouterr()
     assert main(["compare", "cocal-binary", "length", "linear-binary", "--results", str(tmp_path / "results")]) == 2
     assert "holds no confidence called 'linear-binary'" in capsys.readouterr().err
@@ -307,7 +307,7 @@ def test_the_command_compares_over_replicates(tmp_path, capsys):
     assert (row["metric"], row["better"], round(row["value"], 9)) == ("auroc", 2, round((0.1 - 0.02 + 0.03) / 3, 9))
     assert "2 of 3" in capsys.readouterr().out
     assert main([*words[:2], "length", "rlcr", *words[2:]]) == 0
-    assert pd.read_csv(tmp_path / "x.csv")["rival"].tolist() == ["length", "rlcr"]  # AUROC alone, ECE alone
+    assert pd.read_csv(tmp_path / "x.csv")["baseline"].tolist() == ["length", "rlcr"]  # AUROC alone, ECE alone
     assert main([*words[:2], "cocal-group", *words[2:]]) == 2  # the same responses, so the same accuracy
     assert "in no table together" in capsys.readouterr().err
 

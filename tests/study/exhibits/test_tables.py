@@ -1,4 +1,4 @@
-"""Tables of ECE and AUROC: recalibrated rivals, pooled states, and before against after the response."""
+"""Tables of ECE and AUROC: recalibrated baselines, pooled states, and before against after the response."""
 
 import re
 
@@ -8,8 +8,8 @@ from cocal.metrics.calibration import METRICS
 from cocal.metrics.scores import WITHIN
 from cocal_study.exhibits import recalibrated
 from cocal_study.exhibits.typesetting.latex import latex
-from cocal_study.planning import rivals
-from cocal_study.planning.rivals import CALIBRATIONS, RIVALS, named
+from cocal_study.planning import baselines
+from cocal_study.planning.baselines import BASELINES, CALIBRATIONS, named
 from coded_inputs import DOMAINS, coded_cube, coded_fits
 from exhibits_by_name import exhibits_by_name
 from planned_jobs import study_of
@@ -29,14 +29,18 @@ def layout(study):
 
 @pytest.fixture(scope="module")
 def cube(layout):
-    methods = [named(rival, calibration) for rival in RIVALS for calibration in ("raw", *CALIBRATIONS)]
+    methods = [named(baseline, calibration) for baseline in BASELINES for calibration in ("raw", *CALIBRATIONS)]
     return coded_cube("tiny-a", methods, (*METRICS, WITHIN))
 
 
 def test_length_alone_has_no_calibration_error_as_it_is(layout, cube):
     numbers = recalibrated.prepare(layout, cube, [])
     undefined = numbers[numbers["value"].isna()]
-    assert set(undefined["rival"]) == {name for name, rival in RIVALS.items() if rival.ranks_only} >= {"length"}
+    assert (
+        set(undefined["baseline"])
+        == {name for name, baseline in BASELINES.items() if baseline.ranks_only}
+        >= {"length"}
+    )
     assert set(undefined["calibration"]) == {"raw"}
     assert set(undefined["metric"]) == {"ece"}
     assert undefined[["lower", "upper"]].isna().all(axis=None)
@@ -60,21 +64,21 @@ def test_a_slope_of_the_wrong_sign_is_said_of_its_rows_alone(layout, cube):
     assert "wrong sign" not in latex(recalibrated.grid(recalibrated.prepare(layout, cube, []), layout, metrics=cube))
 
 
-def test_a_study_has_the_rivals_of_its_methods(study):
+def test_a_study_has_the_baselines_of_its_methods(study):
     def names(changed):
-        return [one.name for one in rivals.all_rivals(changed)]
+        return [one.name for one in baselines.all_baselines(changed)]
 
     def without(*methods):
         left = tuple(name for name in study.estimators.methods if name not in methods)
         return study.model_copy(update={"estimators": study.estimators.model_copy(update={"methods": left})})
 
-    assert names(study) == list(RIVALS)
+    assert names(study) == list(BASELINES)
     assert {"self-consistency-loo", "semantic-entropy"}.isdisjoint(names(without("self-consistency")))
-    assert rivals.recalibrated_algorithms(without("rlcr")) == ["grpo", "dcpo"]
+    assert baselines.recalibrated_algorithms(without("rlcr")) == ["grpo", "dcpo"]
     postcal, cocal = ("postcal-group", "postcal-binary"), ("cocal-group", "cocal-binary")
-    assert rivals.reader_folders(without(*postcal, *cocal), "grpo") == {}
-    assert rivals.reader_folders(study, "rlcr") == {}
-    assert set(rivals.reader_folders(without(*cocal), "grpo")) == {"resampled"}
-    assert set(rivals.reader_folders(without(*postcal), "grpo")) == {"rollouts", "one-layer"}
-    nothing = without(*(rival.method for rival in RIVALS.values()))
+    assert baselines.reader_folders(without(*postcal, *cocal), "grpo") == {}
+    assert baselines.reader_folders(study, "rlcr") == {}
+    assert set(baselines.reader_folders(without(*cocal), "grpo")) == {"resampled"}
+    assert set(baselines.reader_folders(without(*postcal), "grpo")) == {"rollouts", "one-layer"}
+    nothing = without(*(baseline.method for baseline in BASELINES.values()))
     assert "recalibrated" not in exhibits_by_name(nothing)

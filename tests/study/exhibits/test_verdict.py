@@ -11,9 +11,9 @@ from cocal_study.exhibits.verdict import prepare
 from meant_words import TABLES, inputs_of
 
 
-def one(lower, upper, paper=0.02, at_chance="", metric="ece", rival="postcal-binary", aurocs=(0.8, 0.9)):
-    place = {"rival": rival, "metric": metric, "at_chance": at_chance}
-    place |= {"rival_auroc": aurocs[0], "paper_rival_auroc": aurocs[1]}
+def one(lower, upper, paper=0.02, at_chance="", metric="ece", baseline="postcal-binary", aurocs=(0.8, 0.9)):
+    place = {"baseline": baseline, "metric": metric, "at_chance": at_chance}
+    place |= {"baseline_auroc": aurocs[0], "paper_baseline_auroc": aurocs[1]}
     return place | {"lower": lower, "upper": upper, "paper": paper}
 
 
@@ -52,14 +52,17 @@ def test_the_word_follows_from_the_intervals(found, tolerance, word):
     assert word_of(found, tolerance) == word
 
 
-def test_a_lead_over_rivals_that_are_nearer_to_chance_says_so():
+def test_a_lead_over_baselines_that_are_nearer_to_chance_says_so():
     """Two thirds of the paper's distance from one half: 0.5 + 2/3 * 0.36 = 0.74."""
-    near, far = one(0.01, 0.03, rival="rlcr", aurocs=(0.73, 0.86)), one(0.02, 0.04, rival="dcpo", aurocs=(0.75, 0.86))
-    assert word_of([near, far]) == "yes, over a rival nearer to chance than the paper's"
-    both = one(0.02, 0.04, rival="dcpo", aurocs=(0.6, 0.81))
-    assert word_of([near, both]) == "yes, over rivals nearer to chance than the paper's"
+    near, far = (
+        one(0.01, 0.03, baseline="rlcr", aurocs=(0.73, 0.86)),
+        one(0.02, 0.04, baseline="dcpo", aurocs=(0.75, 0.86)),
+    )
+    assert word_of([near, far]) == "yes, over a baseline nearer to chance than the paper's"
+    both = one(0.02, 0.04, baseline="dcpo", aurocs=(0.6, 0.81))
+    assert word_of([near, both]) == "yes, over baselines nearer to chance than the paper's"
     assert word_of([far]) == "yes"
-    assert word_of([near, one(-0.03, 0.04, rival="dcpo")]) == "undecided (RLCR yes, DCPO undecided)"
+    assert word_of([near, one(-0.03, 0.04, baseline="dcpo")]) == "undecided (RLCR yes, DCPO undecided)"
 
 
 def test_the_word_of_another_sampling_stands_beside_where_it_differs():
@@ -74,8 +77,8 @@ def test_the_word_of_another_sampling_stands_beside_where_it_differs():
     differ = found["word"].str.contains(r"\(at temperature 0\.7: (?:yes|no|undecided)\)")
     assert differ.any()
     pairs = found["metric"] == "auroc"
-    np.testing.assert_allclose(found.loc[pairs & (found["rival"] != ""), "second_value"],
-                               -found.loc[pairs & (found["rival"] != ""), "value"])  # fmt: skip
+    np.testing.assert_allclose(found.loc[pairs & (found["baseline"] != ""), "second_value"],
+                               -found.loc[pairs & (found["baseline"] != ""), "value"])  # fmt: skip
 
 
 def test_two_replicates_have_no_say_and_three_have():
@@ -88,7 +91,7 @@ def test_two_replicates_have_no_say_and_three_have():
     own = prepare(layout, **given, central_main=gathered.drop(columns="replicate_7"))
     pd.testing.assert_frame_equal(own, alone)
     three = prepare(layout, **given, central_main=gathered)
-    told = three[(three["rival"] == "token-probability") & (three["metric"] == "auroc")].squeeze()
+    told = three[(three["baseline"] == "token-probability") & (three["metric"] == "auroc")].squeeze()
     assert (told["value"], told["replicates"], told["positive"]) == (pytest.approx(0.02), 3, 3)
     assert three["replicates"].notna().sum() == 1
 
@@ -103,15 +106,15 @@ def test_the_answers_to_facts_are_judged_by_the_replicates_of_both_studies():
     assert (told["value"], told["replicates"], told["positive"]) == (pytest.approx(0.042), 5, 4)
 
 
-def test_rivals_that_fare_differently_have_a_word_each_after_the_worst():
-    of_rlcr, of_dcpo = one(0.01, 0.03, rival="rlcr"), one(-0.03, 0.001, paper=0.0, rival="dcpo")
+def test_baselines_that_fare_differently_have_a_word_each_after_the_worst():
+    of_rlcr, of_dcpo = one(0.01, 0.03, baseline="rlcr"), one(-0.03, 0.001, paper=0.0, baseline="dcpo")
     assert word_of([of_rlcr, of_dcpo]) == "undecided (RLCR yes, DCPO undecided)"
-    assert word_of([of_rlcr, one(0.002, 0.04, rival="dcpo")]) == "yes"
-    at_chance = one(0.01, 0.03, rival="rlcr", at_chance="rlcr")
+    assert word_of([of_rlcr, one(0.002, 0.04, baseline="dcpo")]) == "yes"
+    at_chance = one(0.01, 0.03, baseline="rlcr", at_chance="rlcr")
     assert word_of([at_chance, of_dcpo]) == "undecided (RLCR yes but at chance, DCPO undecided)"
-    both = one(0.02, 0.04, rival="dcpo", at_chance="dcpo")
+    both = one(0.02, 0.04, baseline="dcpo", at_chance="dcpo")
     assert word_of([at_chance, both]) == "yes, but RLCR and DCPO are at chance"
-    assert word_of([one(-0.03, -0.01, rival="rlcr"), of_dcpo]) == "no (RLCR no, DCPO undecided)"
+    assert word_of([one(-0.03, -0.01, baseline="rlcr"), of_dcpo]) == "no (RLCR no, DCPO undecided)"
 
 
 def table(values):
@@ -153,9 +156,9 @@ def test_claims_about_methods_that_a_study_lacks_are_left_out():
     given = inputs_of(one)
     whole = prepare(one.layout, **given)
     assert whole["claim"].nunique() == 8
-    rivals = {"rlcr", "dcpo"}
-    assert rivals < set(one.layout.methods)
-    few = one.layout.model_copy(update={"methods": tuple(name for name in one.layout.methods if name not in rivals)})
-    kept = whole[~whole["rival"].isin(rivals)].reset_index(drop=True)
+    baselines = {"rlcr", "dcpo"}
+    assert baselines < set(one.layout.methods)
+    few = one.layout.model_copy(update={"methods": tuple(name for name in one.layout.methods if name not in baselines)})
+    kept = whole[~whole["baseline"].isin(baselines)].reset_index(drop=True)
     pd.testing.assert_frame_equal(prepare(few, **given), kept)
     assert kept["claim"].nunique() == 6

@@ -1,4 +1,4 @@
-"""Rivals that learn from the same rollouts: their scores, calibrators and probes, and what these may learn from."""
+"""Baselines that learn from the same rollouts: their scores, calibrators and probes, and what these may learn from."""
 
 import json
 import os
@@ -19,12 +19,12 @@ from cocal.features.store import open_features
 from cocal.store import read_document, read_frame, read_provenance
 from cocal.store.origin import PARENTS
 from cocal_study.config.evaluation import EstimatorSettings
-from cocal_study.config.method import Rival
+from cocal_study.config.method import Baseline
 from cocal_study.methods.base.responses import Estimator, LabelledStates
 from cocal_study.methods.linear_probe import PENALTIES, learn, penalised
-from cocal_study.methods.recalibration.calibrators import Isotonic, Platt, fit_rivals
+from cocal_study.methods.recalibration.calibrators import Isotonic, Platt, fit_baselines
 from cocal_study.methods.recalibration.confidences import learn_scores, read_experience, with_classes
-from cocal_study.planning.rivals import RIVALS
+from cocal_study.planning.baselines import BASELINES
 from cocal_study.store.contracts import PREDICTIONS
 from companion_run import GROUP, HIDDEN, LAYERS, SETTINGS, STEPS, final_features
 from evaluated_study import SAMPLES
@@ -35,8 +35,8 @@ CONFIDENCES = Path(__file__).with_name("recalibrated.csv")
 OURS, POSTCAL = ("cocal-group", "cocal-binary"), ("postcal-group", "postcal-binary")
 
 
-def score(rival, table, **settings):
-    return resolve_name(RIVALS[rival].score)(table, EstimatorSettings(**settings))
+def score(baseline, table, **settings):
+    return resolve_name(BASELINES[baseline].score)(table, EstimatorSettings(**settings))
 
 
 @pytest.fixture(scope="module")
@@ -180,8 +180,8 @@ def test_the_parts_are_those_of_the_companions(done, rollouts):
         learnt_from[basis] = {"training": spec["training_responses"], "held out": spec["validation_responses"]}
     learnt_from["last"] = rollouts.loc[rollouts["step"] > PREVIOUS, "part"].value_counts()
     for fit in read_document(done.folder / "calibrators.json")["fits"]:
-        part = "held out" if RIVALS[fit["rival"]].reads_states else "training"
-        assert (fit["part"], fit["responses"]) == (part, learnt_from[fit["basis"]][part]), fit["rival"]
+        part = "held out" if BASELINES[fit["baseline"]].reads_states else "training"
+        assert (fit["part"], fit["responses"]) == (part, learnt_from[fit["basis"]][part]), fit["baseline"]
 
 
 def test_a_truncated_response_counts_in_its_group_and_in_no_fit(rollouts):
@@ -196,13 +196,13 @@ def test_a_truncated_response_counts_in_its_group_and_in_no_fit(rollouts):
     flipped = rollouts["correct"].where(~rollouts["truncated"], ~rollouts["correct"])
     given = {Estimator("self-consistency-loo"): scores}
     first, second = ((rollouts.assign(correct=labels), given) for labels in (rollouts["correct"], flipped))
-    assert fit_rivals({"all": first}) == fit_rivals({"all": second})
+    assert fit_baselines({"all": first}) == fit_baselines({"all": second})
 
 
 def test_labels_of_held_out_questions_reach_no_fit_of_a_plain_score(rollouts):
     scores = {Estimator("token-probability"): score("token-probability", rollouts)}
     fits = [
-        fit_rivals({"all": (rollouts.assign(correct=rollouts["correct"] ^ (rollouts["part"] == part)), scores)})
+        fit_baselines({"all": (rollouts.assign(correct=rollouts["correct"] ^ (rollouts["part"] == part)), scores)})
         for part in ("nothing", "held out", "training")
     ]
     assert fits[0] == fits[1] != fits[2]
@@ -218,7 +218,7 @@ def test_an_evaluation_question_among_the_training_questions_is_refused(done, te
 
 
 def test_rollouts_without_any_score_leave_the_calibrated_confidence_out(rollouts):
-    fits = fit_rivals({"all": (rollouts, {Estimator("rlcr"): np.full(len(rollouts), NAN)})})
+    fits = fit_baselines({"all": (rollouts, {Estimator("rlcr"): np.full(len(rollouts), NAN)})})
     assert fits.fits == ()
     assert np.isnan(fits.apply("rlcr", -1, "platt-all", np.array([0.5]))).all()
 
@@ -227,9 +227,9 @@ def test_rollouts_without_any_score_leave_the_calibrated_confidence_out(rollouts
 
 
 def test_every_confidence_is_that_of_its_name_and_of_a_fit_on_its_part(done):
-    """The file was compared with each score and each calibrator, fitted by hand on the part that its rival leaves it:
-    plain scores on the training part, learnt ones on the held-out part, PostCal's on its own responses; all rollouts or
-    those of the last stage. `COCAL_RENEW=1 pytest` writes it anew."""
+    """The file was compared with each score and each calibrator, fitted by hand on the part that its baseline leaves
+    it: plain scores on the training part, learnt ones on the held-out part, PostCal's on its own responses; all
+    rollouts or those of the last stage. `COCAL_RENEW=1 pytest` writes it anew."""
     found = done.predictions().pivot(index=["method", "seed"], columns="response_id", values="confidence")
     if os.environ.get("COCAL_RENEW"):
         found.to_csv(CONFIDENCES, float_format="%.4f")
@@ -244,17 +244,17 @@ def test_every_confidence_is_that_of_its_name_and_of_a_fit_on_its_part(done):
     assert found.columns.tolist() == evaluated["response_id"].tolist()
 
 
-def with_rival(done, folder, monkeypatch, module, **declared):
-    """What the command predicts with a rival of a module's text beside CoCal: its confidences by method, and its
+def with_baseline(done, folder, monkeypatch, module, **declared):
+    """What the command predicts with a baseline of a module's text beside CoCal: its confidences by method, and its
     calibrators."""
     name = next(declared[way] for way in ("score", "learn") if way in declared).partition(":")[0]
     (folder / f"{name}.py").write_text(module)
     monkeypatch.syspath_prepend(folder)
-    monkeypatch.setitem(RIVALS, "late", Rival(name="late", position=95, **declared))
+    monkeypatch.setitem(BASELINES, "late", Baseline(name="late", position=95, **declared))
     files = [f"--output={folder / 'out.parquet'}", f"--output-calibrators={folder / 'fits.json'}"]
-    assert main([*done.command(rivals=["cocal-binary", "late"]), *files]) == 0
+    assert main([*done.command(baselines=["cocal-binary", "late"]), *files]) == 0
     found = read_frame(folder / "out.parquet", PREDICTIONS).set_index("response_id")
-    fits = [one for one in read_document(folder / "fits.json")["fits"] if one["rival"] == "late"]
+    fits = [one for one in read_document(folder / "fits.json")["fits"] if one["baseline"] == "late"]
     return {method: of_method["confidence"] for method, of_method in found.groupby("method")}, fits
 
 
@@ -275,7 +275,7 @@ def learn(target, training, validation):
     return Scored(training.table["step"].nunique())
 """
     declared = {"method": "cocal-binary", "learn": "late_rollouts:learn", "columns": ("step", "length", "logprobs")}
-    found, _ = with_rival(done, tmp_path, monkeypatch, learner, **declared)
+    found, _ = with_baseline(done, tmp_path, monkeypatch, learner, **declared)
     responses = done.responses.set_index("response_id").loc[found["late"].index]
     assert responses["length"].nunique() > 2
     least = responses["logprobs"].map(min)
@@ -295,7 +295,7 @@ def learn(target, training, validation):
     return Scored(training.states[:, 0].mean() + 3 * validation.states[:, -1].mean())
 """
     declared = {"method": "cocal-binary", "learn": "two_blocks:learn", "blocks": (-1, 0), "poolings": ("mean",)}
-    found, _ = with_rival(done, tmp_path, monkeypatch, learner, **declared)
+    found, _ = with_baseline(done, tmp_path, monkeypatch, learner, **declared)
 
     def declared_of(stored):
         return np.concatenate([stored[:, 2, 1], stored[:, 0, 1]], axis=1)
@@ -316,7 +316,7 @@ def score(table, settings):
     return table["logprobs"].map(lambda values: float(values[0] > -0.3)).to_numpy()
 """
     declared = {"method": "cocal-binary", "score": "first_tokens:score", "columns": ("logprobs",)}
-    found, fits = with_rival(done, tmp_path, monkeypatch, module, **declared)
+    found, fits = with_baseline(done, tmp_path, monkeypatch, module, **declared)
     responses = done.responses.set_index("response_id").loc[found["late"].index]
     sure = responses["logprobs"].map(lambda values: values[0] > -0.3)
     np.testing.assert_array_equal(found["late"], sure.astype(float))
@@ -334,7 +334,9 @@ def score(table, settings):
 
 
 def test_without_a_last_stage_and_postcal_there_are_no_fits_on_them(done, tmp_path):
-    words = [word for word in done.command(rivals=["token-probability", "length"]) if not word.startswith("--previous")]
+    words = [
+        word for word in done.command(baselines=["token-probability", "length"]) if not word.startswith("--previous")
+    ]
     assert main([*words, f"--output={tmp_path / 'out.parquet'}", f"--output-calibrators={tmp_path / 'fits.json'}"]) == 0
     assert read_document(tmp_path / "fits.json")["bases"] == ["all"]
 
@@ -353,8 +355,8 @@ def test_both_files_name_their_sources_and_are_the_same_bytes_again(done):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--rivals", "luck"], "there is no 'luck'"),
-        (["--rivals", "token-probability"], "--companions: these rivals need one folder of each of no kind"),
+        (["--baselines", "luck"], "there is no 'luck'"),
+        (["--baselines", "token-probability"], "--companions: these baselines need one folder of each of no kind"),
         (["--companions", "rollouts=x"], "need one folder of each of one-layer, rollouts"),
         (["--pool", "4"], "self-consistency needs a pool of 4"),
         (["--previous-stage", "3"], "--previous-stage 3: must lie before the step 3"),
@@ -365,6 +367,6 @@ def test_what_does_not_fit_together_is_refused(done, capsys, flags, message):
     assert message in capsys.readouterr().err
 
 
-def test_a_rival_that_learns_needs_the_states_of_rollouts(done, capsys):
+def test_a_baseline_that_learns_needs_the_states_of_rollouts(done, capsys):
     assert main([word for word in done.command() if not word.startswith("--rollout-features")]) == 2
     assert "--rollout-features: linear-group learns" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""Trials of rivals on random rollouts before a study: what a mistake in a rival is told by."""
+"""Trials of baselines on random rollouts before a study: what a mistake in a baseline is told by."""
 
 import numpy as np
 import pytest
@@ -6,8 +6,8 @@ import pytest
 from cocal.cli import main
 from cocal.store.columns import LABELS, ON_REQUEST, RESPONSES
 from cocal.store.contracts import RESPONSES as CONTRACT
-from cocal_study.config.method import Rival
-from cocal_study.methods.base.trial import random_rollouts, try_rival
+from cocal_study.config.method import Baseline
+from cocal_study.methods.base.trial import random_rollouts, try_baseline
 
 LEARNER = """
 import numpy as np
@@ -22,14 +22,14 @@ RIGHT = "1 / (1 + table['length'].to_numpy() + (states.shape[1] != 2 * 24))"
 
 
 @pytest.fixture
-def rival(tmp_path, monkeypatch):
-    """A function that makes a rival whose score is this expression."""
+def baseline(tmp_path, monkeypatch):
+    """A function that makes a baseline whose score is this expression."""
     monkeypatch.syspath_prepend(tmp_path)
 
     def of(name, score):
         (tmp_path / f"{name}.py").write_text(LEARNER.format(score))
         declared = {"method": "cocal-binary", "learn": f"{name}:learn", "columns": ("length",), "poolings": ("last",)}
-        return Rival(name="tried", position=95, blocks=(0, -1), **declared)
+        return Baseline(name="tried", position=95, blocks=(0, -1), **declared)
 
     return of
 
@@ -61,16 +61,16 @@ def test_all_that_learns_here_passes(capsys):
         ("surer", "table['length'].to_numpy()", "are (80,), from 1 to 39"),
     ],
 )
-def test_a_mistake_is_told(rival, name, score, message):
+def test_a_mistake_is_told(baseline, name, score, message):
     with pytest.raises(Exception, match="tried") as told:
-        try_rival(rival(name, score), width=24)
+        try_baseline(baseline(name, score), width=24)
     assert message in str(told.value)
 
 
-def test_a_rival_is_given_what_it_declares(rival):
-    try_rival(rival("right", RIGHT), width=24)
+def test_a_baseline_is_given_what_it_declares(baseline):
+    try_baseline(baseline("right", RIGHT), width=24)
 
 
 def test_what_does_not_learn_is_named(capsys):
     assert main(["try", "length"]) == 2
-    assert "'length' is no rival that learns; there are linear-group, " in capsys.readouterr().err
+    assert "'length' is no baseline that learns; there are linear-group, " in capsys.readouterr().err

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from cocal_study.config.parse import validate
 from cocal_study.config.study import Study, load_study
-from planned_jobs import FIXED_RIVALS, ROOT, jobs_of
+from planned_jobs import FIXED_BASELINES, ROOT, jobs_of
 from sample_predictions import OURS
 
 CONFIG = ROOT / "config/smoke.yaml"
@@ -36,7 +36,7 @@ def _content() -> dict:
     content = yaml.safe_load(CONFIG.read_text())
     content["policy"]["micro_batch"] = 4
     content["estimators"] = content.get("estimators", {}) | {"methods": list(OURS)}
-    content["reports"] |= {"rivals": list(FIXED_RIVALS)}
+    content["reports"] |= {"baselines": list(FIXED_BASELINES)}
     return content
 
 

@@ -9,10 +9,10 @@ import pytest
 from pydantic import BaseModel
 
 from cocal.store.damage import product_of, remedy
-from cocal_study.config.method import Rival
+from cocal_study.config.method import Baseline
 from cocal_study.config.study import Study
 from cocal_study.exhibits import recalibrated
-from cocal_study.planning.rivals import RIVALS, rivals_of
+from cocal_study.planning.baselines import BASELINES, baselines_of
 from cocal_study.questions.registry import Registry
 from golden import assert_golden
 from planned_jobs import IMPORTED, ROOT, PlannedJob, fixed_study, jobs_of, study_of
@@ -105,7 +105,7 @@ def test_an_error_advises_to_delete_what_the_workflow_makes_again(name, tmp_path
         ([4], ["postcal-binary"], {"features", "companions", "resampled", "resampled_features"}),
     ],
 )
-def test_rivals_are_given_what_their_study_has(stages, methods, given):
+def test_baselines_are_given_what_their_study_has(stages, methods, given):
     shape = {"policy": {"stages": stages, "algorithms": ["grpo"]}, "reports": {"early_steps": [1, stages[0]]}}
     jobs = jobs_of(study_of("smoke", **shape, estimators={"methods": methods}))
     told = jobs["results/recalibration/smoke/grpo/step-4.json"].settings
@@ -121,12 +121,12 @@ def test_rivals_are_given_what_their_study_has(stages, methods, given):
 def test_a_study_that_stores_no_states_of_a_block_leaves_its_reader_out_and_says_so(
     monkeypatch, layers, blocks, stored
 ):
-    late = Rival(
+    late = Baseline(
         name="late", label="Late", position=95, method="cocal-binary", learn="late:learn", blocks=tuple(blocks)
     )
-    monkeypatch.setitem(RIVALS, "late", late)
+    monkeypatch.setitem(BASELINES, "late", late)
     study = study_of("smoke", features={"layers": layers}, estimators={"methods": ["cocal-binary"]})
-    assert (late in rivals_of(study, "grpo")) == stored
+    assert (late in baselines_of(study, "grpo")) == stored
     (table,) = recalibrated.of_study(study, {})
     assert ("late" in table.layout.labels) == stored
     said = "Late is left out: it reads a block that features.layers lacks."

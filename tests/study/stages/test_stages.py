@@ -39,7 +39,7 @@ def test_the_words_of_a_planned_job_make_the_same_job(name):
 
 
 def test_what_a_job_imports_by_name_counts_as_its_code():
-    """The engine of a judge beside that of the responses, methods and rivals."""
+    """The engine of a judge beside that of the responses, methods and baselines."""
     judge = {"kind": "llm", "checkpoint": "./judge", "engine": {"kind": "vllm"}}
     found = {}
     for job in jobs_of(study_of("smoke", judge=judge)).values():

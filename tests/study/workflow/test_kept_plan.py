@@ -5,7 +5,7 @@ import pytest
 from cocal.companion.spec import Prefix, companion_members, read_spec
 from cocal.store import read_frame
 from cocal_study.config.methods import METHODS
-from cocal_study.planning import plan, rivals
+from cocal_study.planning import baselines, plan
 from cocal_study.planning.comparisons import comparisons, samples_of
 from cocal_study.planning.results import ORDERS
 from cocal_study.planning.variants import ablation_folders, variant_of
@@ -25,8 +25,8 @@ def test_companions_have_the_settings_order_and_members_that_the_study_plans(smo
         settings = plan.prompt_companion(STUDY) if kind == "prompts" else STUDY.companion
         folders = plan.fitted(backbone, kind, *plan.companion_prefixes(STUDY, backbone, kind))
         fitted |= dict.fromkeys(folders, (ORDERS[kind], settings))
-    if folder := backbone == STUDY.main_backbone and rivals.reader_folders(STUDY, "grpo").get(rivals.ONE_LAYER):
-        fitted[folder] = "chronological", variant_of(STUDY, backbone, rivals.ONE_LAYER)["settings"]
+    if folder := backbone == STUDY.main_backbone and baselines.reader_folders(STUDY, "grpo").get(baselines.ONE_LAYER):
+        fitted[folder] = "chronological", variant_of(STUDY, backbone, baselines.ONE_LAYER)["settings"]
     assert {order for order, _ in fitted.values()} >= {"chronological"}
     for folder, (order, settings) in fitted.items():
         spec = read_spec(smoke / folder)

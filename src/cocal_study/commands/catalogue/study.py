@@ -33,8 +33,8 @@ _SLURM = (
     ),
 )
 _COMPARE = (
-    flag("first A", "method or rival, such as cocal-binary or length+platt-all"),
-    flag("second B", "its rivals; differences are A minus B", nargs="+"),
+    flag("first A", "method or baseline, such as cocal-binary or length+platt-all"),
+    flag("second B", "its baselines; differences are A minus B", nargs="+"),
     _RESULTS,
     flag("--backbone", "backbone of the methods, where the study has several"),
     flag("--step", "step of the policies (default: the last)", type=flags.INDEX),
@@ -43,7 +43,7 @@ _COMPARE = (
     flags.OVERWRITE,
 )
 _TRY = (
-    flag("rivals RIVAL", "such as nearest-centroid (default: all that learn)", nargs="*"),
+    flag("baselines BASELINE", "such as nearest-centroid (default: all that learn)", nargs="*"),
     flag("--width", "width of the model whose states they read (default: 64)", type=flags.COUNT, default=64),
 )
 _TRACE = (
@@ -141,8 +141,8 @@ STUDY = {
         description="Refuse a run while jobs of an earlier run of the folder are in the queue, or if the cluster lacks "
         "the partition, GPU or account that COCAL_SLURM_* name. Snakemake calls this command before the first job.",
     ),
-    "compare": Command("test the differences between methods or rivals", _COMPARE),
-    "try": Command("let rivals that learn do so from random rollouts, in seconds", _TRY),
+    "compare": Command("test the differences between methods or baselines", _COMPARE),
+    "try": Command("let baselines that learn do so from random rollouts, in seconds", _TRY),
     "trace": Command("show what a table, figure or other result was made from, back to the questions", _TRACE),
     "publish": Command(
         "write a bundle of a finished study that others reuse: predictions, companions, cubes, tables, figures",

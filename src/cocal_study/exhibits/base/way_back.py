@@ -145,7 +145,7 @@ def _wanted(name: str, rows: pd.DataFrame, others: set[str]) -> Callable[[Produc
         facts, kind = product.facts, _kind(product.path)
         if facts.get("dataset", "") in others:
             return False
-        if method is None:  # a recalibrated rival, whose sources its file names
+        if method is None:  # a recalibrated baseline, whose sources its file names
             return True
         if facts.get("prompt_format", method.prompt_format) != method.prompt_format:
             return False

@@ -19,7 +19,7 @@ WORDS = (
     f"SelfConsis may lead by {TOLERANCE[COMPARABLE]:g}."
 )
 """What the signs and the words of the table mean."""
-READ = ("claim", "method", "rival", "metric", "paper", "value", "lower", "upper", "replicates", "positive")
+READ = ("claim", "method", "baseline", "metric", "paper", "value", "lower", "upper", "replicates", "positive")
 READ += ("language_model", "word")
 """The columns of tables/verdict.csv of which the words are made."""
 _CENTRAL = {YES: "holds", NO: "does not hold", UNDECIDED: "is undecided"}
@@ -93,7 +93,7 @@ def of_replicates(numbers: pd.Series) -> str:
 
 def label_of(row) -> str:
     """The comparison of a row: of the policies for accuracies, else of methods."""
-    return f"{_name(row.method, row.metric)} over {_name(row.rival, row.metric)}, {NAMES[row.metric]}"
+    return f"{_name(row.method, row.metric)} over {_name(row.baseline, row.metric)}, {NAMES[row.metric]}"
 
 
 def _name(method: str, metric: str) -> str:

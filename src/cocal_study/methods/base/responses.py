@@ -27,7 +27,7 @@ COLUMNS += tuple(name for name in FACTS if name != "answered")
 
 
 class Estimator(NamedTuple):
-    """A method or rival with one of its companions, if it has any; it gives one confidence to every response. Of the
+    """A method or baseline with one of its companions, if it has any; it gives one confidence to every response. Of the
     companion it has the training seed, the last rollout steps that it learnt from and that chose its best pass, the
     zero-based index of the block and the pooled states that it reads, such as "last+mean"; without one, these are -1
     and ""."""
@@ -65,10 +65,11 @@ class Inputs:
 
 
 Score = Callable[[pd.DataFrame, EstimatorSettings], np.ndarray]
-"""The function that `cocal_study.config.method.Rival.score` names, which scores rollouts and responses alike.
+"""The function that `cocal_study.config.method.Baseline.score` names, which scores rollouts and responses alike.
 
-The table has the columns that the rival declares, and the column pool: the group of rollouts, or the pool of responses
-to a question. Rollouts come in tables of whole steps. The scores are float64 (n,) in [0, 1], NaN where there is none.
+The table has the columns that the baseline declares, and the column pool: the group of rollouts, or the pool of
+responses to a question. Rollouts come in tables of whole steps. The scores are float64 (n,) in [0, 1], NaN where there
+is none.
 """
 
 
@@ -76,11 +77,12 @@ class LabelledStates(NamedTuple):
     """Responses from which a score of hidden states is learnt.
 
     Attributes:
-        states: float32 (n, inputs), those of the blocks and poolings that the rival declares, side by side; by default
+        states: float32 (n, inputs), those of the blocks and poolings that the baseline declares, side by side; by
+        default
             what companions read, last token and mean of the last block.
         correct: bool (n,).
         group_accuracy: float64 (n,), the share of correct responses in the group of each.
-        table: The columns that the rival declares, in chronological order as all else.
+        table: The columns that the baseline declares, in chronological order as all else.
     """
 
     states: np.ndarray
@@ -93,17 +95,17 @@ class LearntScore(Protocol):
     """What was learnt."""
 
     def apply(self, states: np.ndarray, *table: pd.DataFrame) -> np.ndarray:
-        """The scores of states (m, inputs), float64 (m,) in [0, 1]. Where the rival declares columns, a table of them
-        follows, with m rows."""
+        """The scores of states (m, inputs), float64 (m,) in [0, 1]. Where the baseline declares columns, a table of
+        them follows, with m rows."""
         ...
 
 
 Learn = Callable[[Target | None, LabelledStates, LabelledStates], LearntScore]
-"""The function that `cocal_study.config.method.Rival.learn` names, which learns a score from the rollouts on which
+"""The function that `cocal_study.config.method.Baseline.learn` names, which learns a score from the rollouts on which
 companions are trained.
 
-It takes the target of the companion of the rival's method (None if it has none), responses for training, and responses
-to held-out questions for choices, at least one of each. Calibrators learn from the held-out ones.
+It takes the target of the companion of the baseline's method (None if it has none), responses for training, and
+responses to held-out questions for choices, at least one of each. Calibrators learn from the held-out ones.
 """
 Estimate = Callable[[Sequence[Method], Responses, Inputs], dict[Estimator, np.ndarray]]
 """The function that `cocal_study.config.method.Method.estimate` names, which computes confidences of methods.

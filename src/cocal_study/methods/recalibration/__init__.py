@@ -1,1 +1,1 @@
-"""Rivals of the companions that learn from the same rollouts: scores, Platt scaling and isotonic regression."""
+"""Baselines of the companions that learn from the same rollouts: scores, Platt scaling and isotonic regression."""

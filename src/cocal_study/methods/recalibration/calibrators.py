@@ -1,4 +1,4 @@
-"""Calibrators that learn from rollouts, and the file that keeps those of a policy's rivals.
+"""Calibrators that learn from rollouts, and the file that keeps those of a policy's baselines.
 
 Calibrators are maps from a score to a confidence, fitted by scikit-learn and kept as a few numbers.
 """
@@ -13,7 +13,7 @@ from pydantic import Field
 from cocal.settings.base import Count, Model
 from cocal_study.methods.base.responses import Estimator
 from cocal_study.methods.linear_probe import logistic
-from cocal_study.planning.rivals import CALIBRATIONS, RIVALS, Basis, Kind
+from cocal_study.planning.baselines import BASELINES, CALIBRATIONS, Basis, Kind
 
 Part = Literal["training", "held out", "truncated"]
 """The rows on which companions are trained, those that choose their best pass, and those that they leave out."""
@@ -84,9 +84,9 @@ FITS: dict[Kind, Any] = {"platt": Platt.fit, "isotonic": Isotonic.fit}
 
 
 class Fit(Model):
-    """The calibrators of one rival and companion's seed on one basis."""
+    """The calibrators of one baseline and companion's seed on one basis."""
 
-    rival: str
+    baseline: str
     seed: int
     """The companion's training seed; -1 without a companion."""
     basis: Basis
@@ -98,40 +98,40 @@ class Fit(Model):
 
 
 class Fits(Model):
-    """All calibrators of the rivals on one policy."""
+    """All calibrators of the baselines on one policy."""
 
     bases: tuple[Basis, ...]
     """The bases that were given, also one whose responses gave no calibrator."""
     fits: tuple[Fit, ...]
 
-    def apply(self, rival: str, seed: int, calibration: str, scores: np.ndarray) -> np.ndarray:
+    def apply(self, baseline: str, seed: int, calibration: str, scores: np.ndarray) -> np.ndarray:
         """The calibrated confidences of scores, float64 (n,); NaN if no response had a score to learn from."""
         kind, basis = CALIBRATIONS[calibration]
-        fits = [fit for fit in self.fits if (fit.rival, fit.seed, fit.basis) == (rival, seed, basis)]
+        fits = [fit for fit in self.fits if (fit.baseline, fit.seed, fit.basis) == (baseline, seed, basis)]
         return fits[0].calibrators[kind].apply(scores) if fits else np.full(len(scores), np.nan)
 
 
-def part_of(rival: str) -> Part:
-    """The part of a basis that a rival's calibrators learn from: the training part, unless the score itself was learnt
-    there; then the held-out part, whose labels have only chosen a companion's best pass or a probe's penalty."""
-    return "held out" if RIVALS[rival].reads_states else "training"
+def part_of(baseline: str) -> Part:
+    """The part of a basis that a baseline's calibrators learn from: the training part, unless the score itself was
+    learnt there; then the held-out part, whose labels have only chosen a companion's best pass or a probe's penalty."""
+    return "held out" if BASELINES[baseline].reads_states else "training"
 
 
-def fit_rivals(experience: Mapping[Basis, tuple[pd.DataFrame, Mapping[Estimator, np.ndarray]]]) -> Fits:
+def fit_baselines(experience: Mapping[Basis, tuple[pd.DataFrame, Mapping[Estimator, np.ndarray]]]) -> Fits:
     """Fit the calibrators of all scores, each on its `part_of` a basis, of which rows of a table from
-    `cocal_study.methods.recalibration.confidences.read_experience` are given, and for each rival and companion the
+    `cocal_study.methods.recalibration.confidences.read_experience` are given, and for each baseline and companion the
     scores of these rows, float64 (n,), NaN where there is none."""
     fits = []
     for basis, (table, scores) in experience.items():
-        for rival, values in scores.items():
-            part = part_of(rival.method)
+        for baseline, values in scores.items():
+            part = part_of(baseline.method)
             rows = (table["part"] == part).to_numpy() & ~np.isnan(values)
             if rows.any():
                 known, correct = values[rows], table["correct"].to_numpy()[rows]
                 fits.append(
                     Fit(
-                        rival=rival.method,
-                        seed=rival.seed,
+                        baseline=baseline.method,
+                        seed=baseline.seed,
                         basis=basis,
                         part=part,
                         responses=int(rows.sum()),

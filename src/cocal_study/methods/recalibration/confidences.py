@@ -1,4 +1,4 @@
-"""The data of recalibration: the responses to learn from, the rivals' scores, and their confidences.
+"""The data of recalibration: the responses to learn from, the baselines' scores, and their confidences.
 
 Calibrators learn from the rows of the companions, and never from an evaluation question.
 """
@@ -20,14 +20,14 @@ from cocal.features.store import FeatureReader, decoded, open_features
 from cocal.store import read_frame
 from cocal.store.contracts import RESPONSES
 from cocal_study.config.evaluation import EstimatorSettings
-from cocal_study.config.method import Reader, Rival
+from cocal_study.config.method import Baseline, Reader
 from cocal_study.config.methods import METHODS
 from cocal_study.generation.labels import groups_of, question_texts, read_rollouts
 from cocal_study.methods.base.predictions import Checkpoint, predictions_of
 from cocal_study.methods.base.responses import Estimator, LabelledStates, LearntScore, Responses, read_responses
 from cocal_study.methods.recalibration.calibrators import Fits
 from cocal_study.methods.self_consistency import check_pool
-from cocal_study.planning.rivals import RIVALS, Basis, calibrations_of, learns_from, named
+from cocal_study.planning.baselines import BASELINES, Basis, calibrations_of, learns_from, named
 from cocal_study.questions.overlap import fingerprint
 
 if TYPE_CHECKING:
@@ -103,37 +103,40 @@ def refuse_evaluated(asked: Sequence[str], evaluated: pd.DataFrame, source: str 
 
 @dataclass(frozen=True)
 class Scorer:
-    """All that gives the rivals of one policy their scores: companions by kind
-    (`cocal_study.config.method.Rival.reader`), what was learnt by the names of the rivals, and the number of responses
-    in the self-consistency pool."""
+    """All that gives the baselines of one policy their scores: companions by kind
+    (`cocal_study.config.method.Baseline.reader`), what was learnt by the names of the baselines, and the number of
+    responses in the self-consistency pool."""
 
-    rivals: Sequence[str]
+    baselines: Sequence[str]
     settings: EstimatorSettings
     companions: "Mapping[Reader, Companions]"
     learnt: Mapping[str, LearntScore]
     pool: int
 
     def on(self, basis: Basis) -> "Scorer":
-        """What gives the rivals that have calibrators on a basis their scores."""
-        return replace(self, rivals=[name for name in self.rivals if learns_from(name, basis)])
+        """What gives the baselines that have calibrators on a basis their scores."""
+        return replace(self, baselines=[name for name in self.baselines if learns_from(name, basis)])
 
     def of_tables(self, tables: Iterable[pd.DataFrame]) -> dict[Estimator, np.ndarray]:
-        """Scores of the rivals that read no hidden states (`Score`), float64 (n,) each, of the rows of all tables."""
-        plain = [RIVALS[name] for name in self.rivals if RIVALS[name].score]
+        """Scores of the baselines that read no hidden states (`Score`), float64 (n,) each, of the rows of all
+        tables."""
+        plain = [BASELINES[name] for name in self.baselines if BASELINES[name].score]
         by_table = [
-            [resolve_name(rival.score)(_declared(rival, table, "pool"), self.settings) for rival in plain]
+            [resolve_name(baseline.score)(_declared(baseline, table, "pool"), self.settings) for baseline in plain]
             for table in tables
         ]
-        return {Estimator(rival.name): np.concatenate(scores) for rival, *scores in zip(plain, *by_table, strict=True)}
+        return {
+            Estimator(baseline.name): np.concatenate(scores) for baseline, *scores in zip(plain, *by_table, strict=True)
+        }
 
     def of_states(self, reader: FeatureReader, rows: np.ndarray, table: pd.DataFrame) -> dict[Estimator, np.ndarray]:
-        """Scores of the rivals that read hidden states, float64 (n,) each, of ascending rows, int64 (n,), and of the
+        """Scores of the baselines that read hidden states, float64 (n,) each, of ascending rows, int64 (n,), and of the
         responses to which these belong."""
         from cocal_study.methods.base.companion_scores import score_rows
 
-        readers = {(RIVALS[name].reader, _target(name)): name for name in self.rivals if RIVALS[name].reader}
+        readers = {(BASELINES[name].reader, _target(name)): name for name in self.baselines if BASELINES[name].reader}
         given = {kind: fit for kind, fit in self.companions.items() if kind in {known for known, _ in readers}}
-        learnt = {name: self.learnt[name] for name in self.rivals if RIVALS[name].learn}
+        learnt = {name: self.learnt[name] for name in self.baselines if BASELINES[name].learn}
         scored = score_rows(list(given.values()), reader, rows)
         estimates = {}
         for (kind, companions), scores in zip(given.items(), scored, strict=True):
@@ -144,28 +147,31 @@ class Scorer:
         if learnt:
             states = states_of(reader, rows, learnt)
             for name, score in learnt.items():
-                beside = [_declared(RIVALS[name], table)] if RIVALS[name].columns else []
+                beside = [_declared(BASELINES[name], table)] if BASELINES[name].columns else []
                 estimates[Estimator(name)] = score.apply(states[name], *beside)
         return estimates
 
 
-def columns_of(rivals: Iterable[Rival]) -> list[str]:
-    """The columns of responses that any of the rivals declares."""
-    return list(dict.fromkeys(name for rival in rivals for name in rival.columns))
+def columns_of(baselines: Iterable[Baseline]) -> list[str]:
+    """The columns of responses that any of the baselines declares."""
+    return list(dict.fromkeys(name for baseline in baselines for name in baseline.columns))
 
 
-def _declared(rival: Rival, table: pd.DataFrame, *more: str) -> pd.DataFrame:
-    return table[[*rival.columns, *more]].reset_index(drop=True)
+def _declared(baseline: Baseline, table: pd.DataFrame, *more: str) -> pd.DataFrame:
+    return table[[*baseline.columns, *more]].reset_index(drop=True)
 
 
-def _target(rival: str) -> str | None:
-    return METHODS[RIVALS[rival].method].target
+def _target(baseline: str) -> str | None:
+    return METHODS[BASELINES[baseline].method].target
 
 
-def states_of(reader: FeatureReader, rows: np.ndarray, rivals: Iterable[str]) -> dict[str, np.ndarray]:
-    """The states of the blocks and poolings that each of the rivals declares, float32 (n, inputs). What several read is
-    read once."""
-    kinds, depth = {name: (RIVALS[name].blocks, RIVALS[name].poolings) for name in rivals}, reader.layers[-1] + 1
+def states_of(reader: FeatureReader, rows: np.ndarray, baselines: Iterable[str]) -> dict[str, np.ndarray]:
+    """The states of the blocks and poolings that each of the baselines declares, float32 (n, inputs). What several read
+    is read once."""
+    kinds, depth = (
+        {name: (BASELINES[name].blocks, BASELINES[name].poolings) for name in baselines},
+        reader.layers[-1] + 1,
+    )
     read = {}
     for blocks, poolings in {*kinds.values()}:
         taken = [reader.take(rows, depth + block if block < 0 else block, poolings) for block in blocks]
@@ -174,13 +180,13 @@ def states_of(reader: FeatureReader, rows: np.ndarray, rivals: Iterable[str]) ->
 
 
 def learn_scores(
-    rivals: Sequence[str], rollouts: pd.DataFrame, features: FeatureReader | None
+    baselines: Sequence[str], rollouts: pd.DataFrame, features: FeatureReader | None
 ) -> dict[str, LearntScore]:
-    """Let the rivals that learn a score do so on the rollouts of `read_experience` on which companions are trained; row
-    k of the features belongs to rollout k. The result has what was learnt by the names of the rivals. Raises
-    ConfigError if a rival learns and there are no states, and ContractError if no response is left for training or for
-    validation."""
-    learning = [name for name in rivals if RIVALS[name].learn]
+    """Let the baselines that learn a score do so on the rollouts of `read_experience` on which companions are trained;
+    row k of the features belongs to rollout k. The result has what was learnt by the names of the baselines. Raises
+    ConfigError if a baseline learns and there are no states, and ContractError if no response is left for training or
+    for validation."""
+    learning = [name for name in baselines if BASELINES[name].learn]
     if not learning:
         return {}
     if features is None:
@@ -194,10 +200,13 @@ def learn_scores(
         labels = [of_part[name].to_numpy() for name in ("correct", "group_accuracy")]
         states = states_of(features, rows, learning)
         parts.append(
-            {name: LabelledStates(states[name], *labels, table=_declared(RIVALS[name], of_part)) for name in learning}
+            {
+                name: LabelledStates(states[name], *labels, table=_declared(BASELINES[name], of_part))
+                for name in learning
+            }
         )
     return {
-        name: resolve_name(RIVALS[name].learn)(_target(name), *(given[name] for given in parts)) for name in learning
+        name: resolve_name(BASELINES[name].learn)(_target(name), *(given[name] for given in parts)) for name in learning
     }
 
 
@@ -205,19 +214,21 @@ def scores_to_learn_from(
     scorer: Scorer, table: pd.DataFrame, features: FeatureReader | None, plain: Mapping[Estimator, np.ndarray]
 ) -> dict[Estimator, np.ndarray]:
     """Scores of rows of a table from `read_experience`, float64 (n,) each; those of hidden states are NaN outside the
-    held-out part. Row k of the features, if a rival reads them, and of the plain scores, those of all tables, belongs
-    to label k of the index.
+    held-out part. Row k of the features, if a baseline reads them, and of the plain scores, those of all tables,
+    belongs to label k of the index.
     """
-    scores = {rival: values[table.index] for rival, values in plain.items() if rival.method in scorer.rivals}
+    scores = {
+        baseline: values[table.index] for baseline, values in plain.items() if baseline.method in scorer.baselines
+    }
     if features is not None:
         held_out = (table["part"] == "held out").to_numpy()
-        for rival, values in scorer.of_states(features, table.index[held_out].to_numpy(), table[held_out]).items():
-            scores[rival] = np.full(len(table), np.nan)
-            scores[rival][held_out] = values
+        for baseline, values in scorer.of_states(features, table.index[held_out].to_numpy(), table[held_out]).items():
+            scores[baseline] = np.full(len(table), np.nan)
+            scores[baseline][held_out] = values
     return scores
 
 
-def predict_rivals(
+def predict_baselines(
     scorer: Scorer,
     fits: Fits,
     samples: Mapping[str, int],
@@ -225,32 +236,32 @@ def predict_rivals(
     features: Path | None,
     checkpoint: Checkpoint,
 ) -> pd.DataFrame:
-    """Compute the confidences of all rivals on one checkpoint, as they are and by each calibrator, in its first
+    """Compute the confidences of all baselines on one checkpoint, as they are and by each calibrator, in its first
     `samples` responses to each question of a set ({set}.parquet) and their features ({set}.zarr): a table in the
-    contract PREDICTIONS whose methods are named by `cocal_study.planning.rivals.named`. A score without a calibrator,
-    because no rollout had a score, has no valid confidence after the calibration. Raises ContractError if a file breaks
-    its contract, or lacks what a rival needs."""
+    contract PREDICTIONS whose methods are named by `cocal_study.planning.baselines.named`. A score without a
+    calibrator, because no rollout had a score, has no valid confidence after the calibration. Raises ContractError if a
+    file breaks its contract, or lacks what a baseline needs."""
 
     def estimated() -> Iterator[tuple[Responses, Estimator, np.ndarray]]:
         for dataset, count in samples.items():
-            columns = columns_of(RIVALS[name] for name in scorer.rivals)
+            columns = columns_of(BASELINES[name] for name in scorer.baselines)
             given = read_responses(responses, dataset, count, checkpoint.step, columns)
-            for rival, scores in _scores(scorer, given, count, features).items():
-                yield given, rival, scores
-                for calibration in calibrations_of(rival.method, fits.bases):
-                    values = fits.apply(rival.method, rival.seed, calibration, scores)
-                    yield given, rival._replace(method=named(rival.method, calibration)), values
+            for baseline, scores in _scores(scorer, given, count, features).items():
+                yield given, baseline, scores
+                for calibration in calibrations_of(baseline.method, fits.bases):
+                    values = fits.apply(baseline.method, baseline.seed, calibration, scores)
+                    yield given, baseline._replace(method=named(baseline.method, calibration)), values
 
     return predictions_of(estimated(), checkpoint)
 
 
 def _scores(scorer: Scorer, given: Responses, count: int, features: Path | None) -> dict[Estimator, np.ndarray]:
-    """Scores of the evaluated responses, float64 (n,) each, in the order of the rivals."""
-    if any(METHODS[RIVALS[name].method].needs_pool for name in scorer.rivals):
+    """Scores of the evaluated responses, float64 (n,) each, in the order of the baselines."""
+    if any(METHODS[BASELINES[name].method].needs_pool for name in scorer.baselines):
         check_pool(given, scorer.pool)
     pool = given.pool
     evaluated = (pool["sample"] < count).to_numpy()
-    estimates = {rival: scores[evaluated] for rival, scores in scorer.of_tables([pool]).items()}
+    estimates = {baseline: scores[evaluated] for baseline, scores in scorer.of_tables([pool]).items()}
     if features is not None:
         from cocal_study.methods.base.companion_scores import match_features
 
@@ -258,6 +269,6 @@ def _scores(scorer: Scorer, given: Responses, count: int, features: Path | None)
         rows = match_features(reader, given.evaluated, given.path)
         order = np.argsort(rows)  # the store is read in its own order
         scores = scorer.of_states(reader, rows[order], pool[evaluated].iloc[order])
-        estimates |= {rival: values[np.argsort(order)] for rival, values in scores.items()}
-    order = list(RIVALS)
+        estimates |= {baseline: values[np.argsort(order)] for baseline, values in scores.items()}
+    order = list(BASELINES)
     return dict(sorted(estimates.items(), key=lambda item: (order.index(item[0].method), item[0].seed)))

@@ -1,4 +1,4 @@
-"""The paper study trains the rivals as the table of the protocol says that their authors do."""
+"""The paper study trains the baselines as the table of the protocol says that their authors do."""
 
 import pytest
 import yaml
@@ -13,7 +13,7 @@ SAME_MEANING = {"bnpo": "dapo", "token-mean": "dapo"}
 @pytest.fixture(scope="module")
 def rows(repository) -> list[dict[str, str]]:
     page = (repository / "docs/protocol.md").read_text(encoding="utf-8")
-    section = page.partition("## How the rivals' authors train")[2].partition("\n## ")[0]
+    section = page.partition("## How the baselines' authors train")[2].partition("\n## ")[0]
     lines = [line for line in section.splitlines() if line.startswith("|")][2:]
     found = [dict(zip(COLUMNS, (cell.strip() for cell in line.split("|")[1:-1]), strict=True)) for line in lines]
     return [row | {"key": row["key"].strip("`"), "algorithm": row["algorithm"].lower()} for row in found]
@@ -41,7 +41,7 @@ def test_what_differs_from_the_authors_has_a_reason_and_nothing_else_has(rows):
             assert SAME_MEANING[value(row["authors"])] == value(row["here"])
 
 
-def test_each_setting_of_the_update_is_in_the_table_for_both_rivals(rows, paper):
+def test_each_setting_of_the_update_is_in_the_table_for_both_baselines(rows, paper):
     """So that a key that is added to `policy.own` is compared with the authors' code, too."""
     shared = {*type(paper.own["rlcr"]).model_fields} - {"clip_low", "clip_high"}
     for algorithm in ("rlcr", "dcpo"):
