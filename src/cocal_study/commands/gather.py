@@ -10,11 +10,11 @@ import pandas as pd
 from cocal.drawing.style import paper_style, save_figure
 from cocal.errors import ConfigError, ContractError
 from cocal.metrics.shown import csv_text
-from cocal.store import write_text
+from cocal.store import atomic_path, label_folder, provenance, write_text
 from cocal_study.config.methods import METHODS
 from cocal_study.config.parse import parse_settings
 from cocal_study.config.study import Study, load_study
-from cocal_study.evidence.headlines import Sampled, Unread, headline_rows
+from cocal_study.evidence.headlines import Sampled, Unread, headline_rows, judged
 from cocal_study.evidence.kept import NUMBERS, keep, recomputed
 from cocal_study.evidence.published import read_published
 from cocal_study.evidence.regimes import measured, together
@@ -68,18 +68,25 @@ def run_spread(options: argparse.Namespace) -> None:
             keep(load_study(file), results.parent, options.output / _KEPT / f"{number}.zip")
 
 
-def reanalyse(folders: Sequence[Path], study: Study, paper: Path) -> None:
+def reanalyse(folders: Sequence[Path], study: Study, paper: Path, output: Path | None = None) -> None:
     """Compute the numbers of gathered replicates again from what is kept of them, compare them with the gathered
-    tables, and print the verdict that follows. Raises ContractError if a folder holds no kept replicate, or a number is
-    another one than was gathered."""
+    tables, and print the verdict that follows. Into a folder `output` go headlines.csv, the comparisons of the
+    headlines in all replicates with the paper's sampling (`judged`), and refused.csv, by which conditions some take no
+    part. Raises ContractError if a folder holds no kept replicate, or a number is another one than was gathered."""
     every: dict[int, pd.Series] = {}
+    refused: dict[int, tuple[str, ...]] = {}
     for folder in folders:
         gathered = parse_settings(Gathered, str(folder / GATHERED))
         own = {number: _kept(folder / _KEPT / f"{number}.zip") for number in gathered.replicates}
         _compare(folder, own)
+        refused |= gathered.refused
+        own |= {number: _kept(folder / _KEPT / f"{number}.zip") for number in gathered.refused}
         for number, values in own.items():
             every[number] = values.combine_first(every[number]) if number in every else values
-    table = pd.concat(every, axis=1).rename(columns="replicate_{}".format).rename_axis(NUMBERS)
+    if output:
+        _keep_headlines(pd.concat(every, axis=1).xs("own", level="sampling"), refused, output)
+    table = pd.concat(every, axis=1).drop(columns=[*refused])
+    table = table.rename(columns="replicate_{}".format).rename_axis(NUMBERS)
     of = {}
     for sampling, rows in table.groupby("sampling"):
         complete, rest = rows.droplevel("sampling").dropna(), rows.droplevel("sampling")
@@ -91,6 +98,15 @@ def reanalyse(folders: Sequence[Path], study: Study, paper: Path) -> None:
         print("Fewer than three replicates have no say in a headline.")
     else:
         print("\n".join(lines(told, scale_of(study))))
+
+
+def _keep_headlines(values: pd.DataFrame, refused: Mapping[int, Sequence[str]], output: Path) -> None:
+    reasons = [(number, reason) for number, of in sorted(refused.items()) for reason in of]
+    with atomic_path(output) as folder:
+        folder.mkdir()
+        (folder / "headlines.csv").write_text(csv_text(judged(values.sort_index(axis=1), refused)))
+        (folder / "refused.csv").write_text(csv_text(pd.DataFrame(reasons, columns=["replicate", "condition"])))
+        label_folder(folder, provenance("reanalyse", {"replicates": sorted(values)}))
 
 
 def _kept(path: Path) -> pd.Series:

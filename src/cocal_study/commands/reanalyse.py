@@ -47,7 +47,8 @@ def run_reanalyse(options: argparse.Namespace) -> None:
     changed.
     """
     if all((folder / GATHERED).exists() for folder in options.bundle):
-        return reanalyse(options.bundle, load_study(options.study), options.study.parent / "paper")
+        study, paper = load_study(options.study), options.study.parent / "paper"
+        return reanalyse(options.bundle, study, paper, options.output)
     if len(options.bundle) > 1:
         raise ConfigError(f"{options.bundle[1]}: a bundle is reanalysed alone; give several folders of replicates")
     (source,) = options.bundle

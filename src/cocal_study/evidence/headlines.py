@@ -5,7 +5,7 @@ a reader can recompute it. The claims that the paper makes in words, with all of
 tables/claims.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +15,7 @@ from cocal_study.config.methods import METHODS
 from cocal_study.cubes.better import gain
 from cocal_study.cubes.cells import degenerate
 from cocal_study.cubes.resamples import MAIN
+from cocal_study.evidence.comparisons import holm
 from cocal_study.evidence.estimates import Estimate
 from cocal_study.evidence.predicates import Case, NotAssessableError, Quantity, Reader
 from cocal_study.evidence.sources import PAPER_STAGES
@@ -235,6 +236,34 @@ def difference(pair: Pair, frames: Sequence[pd.DataFrame]) -> np.ndarray | None:
     baselines = [] if pair.baseline == CHANCE else [pair.baseline]
     rows = rows_of(frames, pair.dataset, *((name, pair.metric) for name in (pair.method, *baselines)))
     return None if rows is None else gain(pair.metric, rows[0] - (rows[1] if baselines else 0.5))
+
+
+def judged(values: pd.DataFrame, refused: Collection[int], level: float = 0.95) -> pd.DataFrame:
+    """All comparisons of the headlines as one family, without and with the replicates that conditions refuse.
+
+    Args:
+        values: The numbers of main tables by `KEYS`, a column for each replicate, named by its number.
+        refused: The numbers of the refused ones.
+        level: Coverage of the intervals, of Student's t.
+
+    Returns:
+        The columns claim, method, baseline ("" for chance), metric, dataset; value, lower and upper of the mean
+        difference, p, and p_holm, adjusted for all comparisons (Holm 1979); all_value, all_lower and all_upper of all
+        replicates together; and the difference in each, replicate_N, or refused_N.
+    """
+    taking = [number for number in values if number not in refused]
+    names = {number: f"{'refused' if number in refused else 'replicate'}_{number}" for number in values}
+    rows = []
+    for claim, pairs in HEADLINES.items():
+        for pair in pairs:
+            every = pd.Series(difference(pair, [values]), values.columns)
+            ours, of_all = (over_replicates(of.to_numpy(), level, "") for of in (every[taking], every))
+            row = {"claim": claim, **pair._asdict(), "value": ours.value, "lower": ours.lower, "upper": ours.upper}
+            row |= {"p": ours.p, "all_value": of_all.value, "all_lower": of_all.lower, "all_upper": of_all.upper}
+            rows.append(row | every.rename(names).to_dict())
+    found = pd.DataFrame(rows)
+    found.insert(found.columns.get_loc("p") + 1, "p_holm", holm(found["p"]))
+    return found
 
 
 def over(values: np.ndarray, level: float, tolerance: float = 0.0) -> tuple[float, float, float, int, int]:

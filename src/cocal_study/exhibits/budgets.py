@@ -1,6 +1,7 @@
 """Confidence quality of CoCal and PostCal at matched budgets (fig:rq4_cocal_vs_posthoc)."""
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import pandas as pd
 
@@ -52,9 +53,13 @@ def inputs_of(study: Study, name: str, kind: str) -> dict[str, list[str]]:
 
 
 def prepare(layout: Layout, metrics: Cube, replicates_figure: pd.DataFrame | None = None) -> pd.DataFrame:
-    """The numbers of `cocal_study.exhibits.drawing.curves.read_curves`, and mean and standard deviation over the
-    replicates and how many there are, 0 where the figure's gathered numbers lack the row."""
-    numbers = read_curves(layout, metrics, CONFIDENCE_QUALITY)
+    """The numbers of `cocal_study.exhibits.drawing.curves.read_curves`, with those of `with_replicates`."""
+    return with_replicates(read_curves(layout, metrics, CONFIDENCE_QUALITY), replicates_figure)
+
+
+def with_replicates(numbers: pd.DataFrame, replicates_figure: pd.DataFrame | None) -> pd.DataFrame:
+    """The rows of a figure with mean and standard deviation over the replicates and how many there are, 0 where the
+    figure's gathered numbers lack the row."""
     if replicates_figure is None:
         return numbers.assign(mean=float("nan"), sd=float("nan"), replicates=0)
     single = replicates_figure.filter(regex=r"^replicate_\d+$")
@@ -64,21 +69,23 @@ def prepare(layout: Layout, metrics: Cube, replicates_figure: pd.DataFrame | Non
 
 
 def draw(numbers: pd.DataFrame, layout: Layout, label: str = "Matched budget (rollout steps)") -> Figure:
-    """Draw a panel of the ECE and one of the AUROC.
+    """Draw a panel of the ECE and one of the AUROC."""
+    return metric_row(numbers, plot_means, height=1.5, label=label, **legend_of(numbers, layout))
 
-    Where replicates have all numbers, curves are means over them, with the study's own policy as a faint line.
-    """
-    handles = method_handles(layout.methods)
+
+def legend_of(numbers: pd.DataFrame, layout: Layout) -> dict[str, Any]:
+    """The entries of the legend, and what the small print says of the source and of lines and whiskers."""
     count = numbers["replicates"].min()
-    words = f"lines and whiskers: mean and standard deviation of {count} replicates"
-    source = f"{macro_source(layout)}; {words if count else SEED_WHISKERS}"
-    if count:
-        handles.append(entry("this study alone", color=INK, **_FAINT))
+    words = f"lines and whiskers: mean and standard deviation of {count} replicates" if count else SEED_WHISKERS
+    alone = [entry("this study alone", color=INK, **_FAINT)] if count else []
+    return {"handles": [*method_handles(layout.methods), *alone], "source": f"{macro_source(layout)}; {words}"}
 
-    def plot(ax: Axes, panel: pd.DataFrame) -> None:
-        over = panel.assign(value=panel["mean"], seed_sd=panel["sd"]) if count else panel
-        for method, own in panel.groupby("method") if count else ():
-            ax.plot(own["source_step"], own["value"], color=METHODS[method].colour, **_FAINT)
-        plot_sweep(ax, over)
 
-    return metric_row(numbers, plot, height=1.5, label=label, handles=handles, source=source)
+def plot_means(ax: Axes, panel: pd.DataFrame, scale: float = 1.0) -> None:
+    """Draw the rows of one metric, times `scale`. Where replicates have all of them, curves are means over the
+    replicates, with the study's own policy as a faint line."""
+    if panel["replicates"].min():
+        for method, own in panel.groupby("method"):
+            ax.plot(own["source_step"], scale * own["value"], color=METHODS[method].colour, **_FAINT)
+        panel = panel.assign(value=panel["mean"], seed_sd=panel["sd"])
+    plot_sweep(ax, panel, scale)

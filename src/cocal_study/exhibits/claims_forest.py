@@ -31,7 +31,9 @@ _LOOKS = {
 _PUBLISHED = {"color": INK, "linestyle": "none", "marker": "d", "markersize": 3.4, "markeredgewidth": 0}
 _OF_STUDY = {"markersize": 3.2, "markeredgewidth": 0.8, "linestyle": "none"}
 _MEAN = {"marker": "|", "markersize": 4.2, "markeredgewidth": 1.3, "linestyle": "none"}
-_TITLES = {"ece": "ECE", "auroc": "AUROC", "share": "Accuracy, confidence,\nother shares"}
+_BEYOND = {"markersize": 2.6, "markeredgewidth": 0, "clip_on": False, "zorder": 5}
+"""The arrow at the edge of a panel that an interval leaves."""
+_TITLES = {"ece": "ECE", "auroc": "AUROC", "share": "Accuracy,\nother shares"}
 _ROW, _LABELS, _TOP, _BOTTOM, _APART = 0.23, 2.28, 0.38, 0.8, 0.12
 """Height of a row, the space for names, above and below, and that between two panels, in inches."""
 _AT = {PAPER: -0.28, STUDY: 0, REPLICATES: 0.28}
@@ -49,7 +51,7 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
             "point), positive where a claim is true. Of claims that restate one another the first is shown, and of a "
             "claim with several comparisons the one that decides; tables/claims has all. Each row has, from above, the "
             "published number, this study with its 95 % interval over questions and companion seeds, and the mean of "
-            "its replicates with the interval of Student's t. Lines that leave a panel end at its edge.",
+            "its replicates with the interval of Student's t. Arrows end intervals that a panel has no room for.",
             layout=claims_layout(study),
             inputs=claims_inputs(study),
         )
@@ -113,6 +115,10 @@ def _rows(ax: Axes, numbers: pd.DataFrame, claims: Sequence[str]) -> None:
         else:
             ax.plot([row.lower, row.upper], [at] * 2, color=colour, linewidth=0.8, zorder=2)
             ax.plot([row.value], [at], color=colour, **_MEAN, zorder=3)
+        if row.source != PAPER:
+            for mark, edge, is_cut in (("<", -widest, row.lower < -widest), (">", widest, row.upper > widest)):
+                if is_cut:
+                    ax.plot([edge], [at], mark, color=colour, **_BEYOND)
     ax.axvline(0, color=INK, linewidth=0.6, zorder=1)
     ax.set_xlim(-widest, widest)
     ax.set_yticks([])

@@ -30,7 +30,8 @@ _TITLES = {"auroc": "AUROC ↑", "ece": "ECE ↓", "brier": "Brier score ↓"}
 _HEIGHT = 1.32
 """Height of a panel, in inches."""
 _APART = 1.13
-"""Ratio of the places of two methods at one number of responses, so that their intervals do not overlap."""
+"""Ratio of the places of two methods at one number of responses, so that their marks and intervals do not overlap."""
+_PLACES = {name: place - 1 for place, name in enumerate(SHOWN)}
 
 
 def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
@@ -93,7 +94,10 @@ def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:
     handles = [entry(**look) for method, look in SHOWN.items() if method in set(numbers["method"])]
     handles.append(entry("the paper", color=INK, marker="*", linestyle="none", markersize=6))
     figure, axes = panel_rows(
-        [list(_TITLES.values()), [f"less {SHOWN[OWN[metric]]['label']}" for metric in _TITLES]],
+        [
+            list(_TITLES.values()),
+            [f"less {SHOWN[OWN[metric]]['label']} {title[-1]}" for metric, title in _TITLES.items()],
+        ],
         [_HEIGHT, _HEIGHT],
         label="Responses learnt from",
         handles=handles,
@@ -110,7 +114,7 @@ def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:
                 continue  # Platt scaling leaves the ranking as it is, and two lines would be one
             part = panel[(panel["method"] == method) & (panel["less"] == "")].sort_values("learnt")
             ours, stated = part[part["source"] == "study"], part[part["source"] == PAPER]
-            above.plot(ours["learnt"], ours["value"], **look)
+            above.plot(ours["learnt"] * _APART ** _PLACES[method], ours["value"], **look)
             above.plot(stated["learnt"], stated["value"], "*", color=look["color"], markersize=6, markeredgewidth=0)
         _differences(below, panel[panel["less"] != ""])
         for ax in (above, below):
@@ -124,9 +128,9 @@ def _differences(ax: Axes, panel: pd.DataFrame) -> None:
     """Replicates decide what the axis shows, since an interval of few of them may be far longer."""
     ax.axhline(0, color=INK, linewidth=0.6)
     bars = []
-    for place, (method, look) in enumerate(SHOWN.items()):
+    for method, look in SHOWN.items():
         part = panel[panel["method"] == method].sort_values("learnt")
-        part = part.assign(learnt=part["learnt"] * _APART ** (place - 1))
+        part = part.assign(learnt=part["learnt"] * _APART ** _PLACES[method])
         each, means = part[part["source"] != "study"], part[part["source"] == "study"]
         ax.plot(each["learnt"], each["value"], ".", color=look["color"], markersize=4, markeredgewidth=0, alpha=0.8)
         ax.plot(means["learnt"], means["value"], **look)

@@ -18,8 +18,8 @@ from cocal_study.planning.variants import windows
 SMOOTHED = 10
 """Number of rollout steps over which the bold curves average."""
 _METHOD = "cocal-binary"
-_COLOURS = ("#d97f0e", "#7a4fa3")
-"""Colours of the online companions without and with a buffer."""
+_COLOURS = ("#8a5a1e", "#6b7a99")
+"""Colours of the online companions without and with a buffer, brown and slate, which no method has."""
 
 
 class Layout(MethodsLayout):

@@ -19,7 +19,16 @@ from cocal_study.evidence.verdicts import completed
 from cocal_study.exhibits.base.exhibit import OF_TABLES, TableExhibit, origin
 from cocal_study.exhibits.base.ledger import ClaimsLayout, readers
 from cocal_study.exhibits.typesetting.grid import Block, Grid
-from cocal_study.exhibits.typesetting.verdict import LEGEND, WORDS, cells_of, claims_of, head_of, label_of, said_of
+from cocal_study.exhibits.typesetting.verdict import (
+    LEGEND,
+    RANKING,
+    WORDS,
+    claims_of,
+    compared_of,
+    head_of,
+    label_of,
+    ranking_of,
+)
 from cocal_study.exhibits.typesetting.wording import SUBJECTS
 from cocal_study.planning import comparisons
 from cocal_study.planning.plan import MATHEMATICS, available_methods, has_methods
@@ -113,13 +122,13 @@ def _of(sampling: pd.DataFrame | None, name: str) -> pd.DataFrame | None:
 def grid(numbers: pd.DataFrame, layout: Layout, **_: object) -> Grid:
     """Set the table, with a group of rows for each claim and its verdict above them."""
     groups = [
-        (f"{claim}: {word}", [(label_of(row), (*cells_of(row), said_of(row, row.language_model))) for row in rows])
+        (f"{claim}: {word}", [(label_of(row), (ranking_of(row), *compared_of(row))) for row in rows])
         for claim, word, rows in claims_of(numbers)
     ]
     return Grid(
         title="Does the paper reproduce?",
         caption=f"The paper's headline claims, on {SUBJECTS[MATHEMATICS]} unless said. {LEGEND} LM: a study of a "
         f"pre-trained language model. {WORDS}",
-        blocks=(Block("Claim and comparison", [("Paper", head_of(numbers), "95 %", "For it", "LM")], groups),),
+        blocks=(Block("Claim and comparison", [(RANKING, "Paper", head_of(numbers), "95 %", "For it", "LM")], groups),),
         size="footnotesize",
     )

@@ -70,6 +70,15 @@ def test_the_numbers_of_a_kept_study_are_those_of_its_tables(smoke, tmp_path, ca
     said = capsys.readouterr().out
     assert "3 replicates, whose numbers are within 0.0000" in said
     assert "CoCal beats PostCal, binary target" in said
+    whole = Gathered(study="smoke", replicates=dict.fromkeys((3, 5), maker), refused={4: ("too easy",)})
+    (folder / "gathered.json").write_text(whole.model_dump_json())
+    reanalyse([folder], STUDY, ROOT / "config/paper", tmp_path / "headlines")
+    written = pd.read_csv(tmp_path / "headlines/headlines.csv", keep_default_na=False)
+    assert list(written)[-3:] == ["replicate_3", "refused_4", "replicate_5"]
+    leads = {(one.method, one.baseline, one.metric): one.refused_4 for one in written.itertuples()}
+    of_main = main.loc["macro-mathematics"]["cocal-binary"]["ece"], main.loc["macro-mathematics"]["rlcr"]["ece"]
+    assert leads["cocal-binary", "rlcr", "ece"] == pytest.approx(of_main[1] - of_main[0], abs=1e-9)
+    assert (tmp_path / "headlines/refused.csv").read_text() == "replicate,condition\n4,too easy\n"
     gathered(3, 4, 5, added=0.001)
     with pytest.raises(ContractError, match=r"replicate 5 differs by 0\.0010"):
         reanalyse([folder], STUDY, ROOT / "config/paper")

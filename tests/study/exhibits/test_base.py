@@ -123,7 +123,8 @@ ITERATIONS, COMPOSITION = (f"{name} --output x.pdf --layout LAYOUT" for name in 
         (ITERATIONS, "--input metrics: cross_iteration reads metrics, and 0 of this kind are given"),
         (
             f"{COMPOSITION} --input metrics m.nc --input companions",
-            "--input companions: composition reads metrics, companions (one or more), and 0 of this kind are given",
+            "--input companions: composition reads metrics, companions (one or more), replicates_figure, "
+            "and 0 of this kind are given",
         ),
         ("main --output x.pdf", "--output: x.pdf must end in .tex; the other files are written beside it"),
         (f"{ITERATIONS} --input metrics m.nc", "m.nc: no such file"),

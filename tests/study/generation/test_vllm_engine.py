@@ -271,7 +271,7 @@ def test_states_that_vllm_keeps_are_those_of_a_pass(own_checkpoint, micro_policy
     model, tokenizer = micro_policy
     layers, poolings = [0, 1], ("last", "mean", "prompt")
     prompts = [prompt + [20] * (17 * k % 50) for k, prompt in enumerate(PROMPTS)]
-    settings = VllmSettings(kind="vllm", max_length=128, batch_invariant=INVARIANT)
+    settings = VllmSettings(kind="vllm", max_length=128, batch_invariant=INVARIANT, eager=True, memory_share=0.2)
     sampling = replace(SAMPLING, top_k=50)
     with open_engine(settings, own_checkpoint) as engine:
         plain = engine.generate(prompts, sampling, SEEDS)

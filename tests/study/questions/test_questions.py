@@ -14,7 +14,7 @@ from cocal.store.rows import normalised
 from cocal_study.config.data import DatasetSettings, FactsWorldSettings, Family, QuestionSetsSettings
 from cocal_study.questions.build import build_questions, golds_digest, texts_digest
 from cocal_study.questions.overlap import overlaps
-from cocal_study.questions.prompts import PROMPT_FORMATS, Prompts
+from cocal_study.questions.prompts import Prompts
 from cocal_study.questions.synthetic import World, problem, wrong_solution
 from cocal_study.store.contracts import QUESTIONS
 
@@ -163,7 +163,7 @@ def test_command_writes_the_contract(tmp_path, capsys):
 @pytest.mark.parametrize("domain", ["mathematics", "factual"])
 def test_prompts_hold_what_they_are_given(name, domain):
     prompts = Prompts(name)
-    for prompt_format in PROMPT_FORMATS:
+    for prompt_format in ("answer", "verbal", "rlcr", "dcpo", "p_true"):
         message = prompts.message(prompt_format, "What is $1 + ${x}$?", domain, response=r"It is \boxed{2}.")
         assert "What is $1 + ${x}$?" in message
         assert (r"It is \boxed{2}." in message) == (prompt_format == "p_true")

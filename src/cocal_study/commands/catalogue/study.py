@@ -89,7 +89,12 @@ _REANALYSE = (
         metavar="BUNDLE",
     ),
     flag("--study", "study of the replicates", type=Path, default=Path("config/config.yaml")),
-    output("--output", "folder to keep what is rebuilt, as results/ (default: nothing is kept)", _whole("reanalyse")),
+    output(
+        "--output",
+        "folder for what is rebuilt, as results/, or for the comparisons of the headlines in every replicate and what "
+        "refused ones lack (default: nothing is kept)",
+        _whole("reanalyse"),
+    ),
     flag("--processes", "processes at a time (default: one for each processor)", type=flags.COUNT),
 )
 _DIGESTS = (

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pandas as pd
 
-from cocal.metrics.shown import UNDEFINED
+from cocal.metrics.shown import UNDEFINED, metric_text
 from cocal_study.config.methods import METHODS
 from cocal_study.evidence.headlines import CENTRAL, CHANCE, COMPARABLE, NAMES, NO, TOLERANCE, UNDECIDED, YES
 from cocal_study.exhibits.typesetting.wording import SMOLLM2, counted, listed, number, signed
@@ -16,12 +16,14 @@ LEGEND = (
 )
 WORDS = (
     "A claim has the word yes if all of its intervals lie above zero, no if one lies below, and undecided otherwise; "
-    f"SelfConsis may lead by {TOLERANCE[COMPARABLE]:g}."
+    f"SelfConsis may lead by {TOLERANCE[COMPARABLE]:g}. A baseline's AUROC is the one here/in the paper."
 )
 """What the signs and the words of the table mean."""
 READ = ("claim", "method", "baseline", "metric", "paper", "value", "lower", "upper", "replicates", "positive")
-READ += ("language_model", "word")
+READ += ("language_model", "baseline_auroc", "paper_baseline_auroc", "word")
 """The columns of tables/verdict.csv of which the words are made."""
+RANKING = "Baseline's AUROC"
+"""Head of the column that says how well a baseline ranks, here/in the paper."""
 _CENTRAL = {YES: "holds", NO: "does not hold", UNDECIDED: "is undecided"}
 
 
@@ -45,14 +47,15 @@ def answer(numbers: pd.DataFrame, scale: str) -> str:
 
 def heads(numbers: pd.DataFrame) -> tuple[str, ...]:
     """The heads of the columns of `headlines`."""
-    return ("Claim of the paper", "Holds here?", "Comparison", "Paper", head_of(numbers), "95 %", "For it", SMOLLM2)
+    ours = ("Paper", head_of(numbers), "95 %", "For it", SMOLLM2)
+    return ("Claim of the paper", "Holds here?", "Comparison", RANKING, *ours)
 
 
 def headlines(numbers: pd.DataFrame) -> list[tuple[str, ...]]:
     """The headline claims, a row for each comparison under `heads`, by the numbers of tables/verdict; claim and word
     stand in a claim's first row."""
     return [
-        (*(("", "") if place else (claim, word)), label_of(row), *cells_of(row), said_of(row, row.language_model))
+        (*(("", "") if place else (claim, word)), label_of(row), ranking_of(row), *compared_of(row))
         for claim, word, rows in claims_of(numbers)
         for place, row in enumerate(rows)
     ]
@@ -68,7 +71,9 @@ def lines(numbers: pd.DataFrame, scale: str) -> list[str]:
             ours = f"{head_of(numbers).lower()} {value}" + (f" ({interval})" if interval != UNDEFINED else "")
             other = said_of(row, row.language_model)
             parts = [f"paper {paper}", ours, *([f"{SMOLLM2} {other}"] if other != UNDEFINED else [])]
-            said[-1] += f"\n    {label_of(row)}: {', '.join(parts)}"
+            ranking = ranking_of(row)
+            beside = f" (AUROC {ranking.replace('/', ', paper ')})" if ranking != UNDEFINED else ""
+            said[-1] += f"\n    {label_of(row)}{beside}: {', '.join(parts)}"
     return said
 
 
@@ -101,6 +106,17 @@ def _name(method: str, metric: str) -> str:
         return "chance"
     policy = METHODS[method].policy
     return METHODS[method].label if metric != "accuracy" else policy if policy == "base" else policy.upper()
+
+
+def ranking_of(row) -> str:
+    """The AUROC of the baseline whose confidence is compared, here/in the paper."""
+    both = row.baseline_auroc, row.paper_baseline_auroc
+    return UNDEFINED if np.isnan(both).all() else "/".join(metric_text("auroc", value) for value in both)
+
+
+def compared_of(row) -> tuple[str, ...]:
+    """The cells of a difference, and the language model's."""
+    return *cells_of(row), said_of(row, row.language_model)
 
 
 def said_of(row, value: float) -> str:

@@ -14,7 +14,6 @@ from string import Template
 from cocal.errors import ConfigError
 from cocal.store.provenance import digest
 
-PROMPT_FORMATS = ("answer", "verbal", "rlcr", "dcpo", "p_true")
 JUDGE_FORMATS = ("correctness", "equivalence")
 
 
