@@ -76,7 +76,7 @@ class Summary(NamedTuple):
     """Facts of the responses that were scored, by this run and earlier ones.
 
     Attributes:
-        origins: Number of responses by what their prompts' ids come from, and of those to prompts that the companion
+        origins: How many responses have prompt ids of each origin, and how many answer prompts that the companion
             learnt from, in words.
         longer: How many count as cut and are longer than the limit.
         mean: Mean confidence.

@@ -19,8 +19,8 @@ from cocal.fitting.quality import compared
 MOST = 8
 """Most prefixes of a response that are learnt from."""
 MEMORY = 8 * 2**30
-"""Bytes of the states of all prefixes as float32, beyond which fewer of each response are learnt from, but at least
-one: for 245,760 responses with 8,192 inputs, one of each, which doubles the memory of the fit."""
+"""Largest number of bytes of all prefixes' states in float32. Above it, fewer prefixes of each response are used, at
+least one. 245,760 responses with 8,192 inputs get one each, which doubles the memory of the fit."""
 _TOGETHER = 256
 """Neighbouring responses whose prefixes are mixed, so that a batch of the training holds those of many."""
 _GOLDEN = 0.6180339887498949

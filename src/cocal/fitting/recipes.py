@@ -45,9 +45,9 @@ class Selection(NamedTuple):
     """The recipe with the lowest Brier score, as `choose` selects it."""
 
     settings: CompanionSettings
+    """Architecture of the members, and the number of passes of their training."""
     model: CompanionMLP
-    """The members, fitted on all rows that are not excluded, with the mean and scale of their inputs, and before them
-    their architecture and the number of passes of their training."""
+    """The members, fitted on all rows that are not excluded, with the mean and scale of their inputs."""
     out_of_fold: np.ndarray
     """float64 (n,), confidence of each row by the recipe that was selected and fitted without its fold."""
     tried: tuple[Tried, ...]
@@ -113,7 +113,8 @@ def best(
 
 
 def work(rows: int, width: int, settings: CompanionSettings) -> float:
-    """About the multiplications of `choose` on states alone and with token probabilities, for times that are left."""
+    """Approximate number of multiplications in `choose`, with states alone and with token probabilities, to estimate
+    the time left."""
     sizes, passes = _sizes(settings)
     weights = sum(a * b for widths, _ in sizes for a, b in pairwise((width, *widths, 1)))
     return 2 * (2 * FOLDS + 1) * rows * (2 * _STEPS * len(STRENGTHS) * width + 3 * passes * weights)

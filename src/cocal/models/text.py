@@ -33,10 +33,11 @@ _ASKED = (("user", _QUESTION),), (("user", _LONG),)
 _TALKED = (("system", _LONG), ("user", _QUESTION)), ((("user", _LONG), ("assistant", _LONG)) * 8 + (("user", _LONG),))
 """Chats that a template may refuse."""
 _OPEN = None, "PreTrainedTokenizerFast", "TokenizersBackend"
-"""Classes of tokenizers that are what their file holds; transformers takes the class of some models all the same."""
+"""Tokenizer classes that only load `tokenizer.json`, or None if none is named; for some models transformers chooses
+another class in spite of it."""
 _PROBE = "What is 12 + 7? It is 19."
 _CODE = f"{_PROBE}\n\n    def f(x):\treturn x**2  # 3.14, isn't it? \u00c9t\u00e9 \u65e5\u672c\n"
-"""Texts that a tokenizer gives again, and to which it gives the ids that its file says."""
+"""Texts on which a tokenizer is tried: it must reproduce the first, and give the second the ids of its file."""
 
 
 def check_tokens(where: str, prompt: np.ndarray, response: np.ndarray, vocabulary: int) -> None:
@@ -114,8 +115,8 @@ def turn_end(
 
 @lru_cache(maxsize=64)
 def writes(tokenizer: "PreTrainedTokenizerBase", role: str, template: str) -> bool:
-    """Whether a chat template writes the words of a role, as some write parts of messages alone, and no texts; true of
-    a role that it refuses, and of replies and the words of tools, which may be written in part."""
+    """Whether a template writes the text of this role; some write only messages in parts. True for roles that it
+    refuses, and for replies and tools, whose text it may shorten."""
     chat = [{"role": speaker, "content": f"{speaker} words"} for speaker in dict.fromkeys((role, "user"))]
     try:
         return role in ("assistant", "tool") or f"{role} words" in render(tokenizer, chat, template=template)

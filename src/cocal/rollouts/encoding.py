@@ -50,7 +50,7 @@ class Encoder:
     """
 
     policy: Policy | Vocabulary
-    """The language model, with its tokenizer, or what of it needs no weights."""
+    """The language model with its tokenizer, or only the parts that need no weights (`Vocabulary`)."""
     reading: Reading = field(default_factory=Reading)
     """How responses are read."""
     day: datetime | None = None

@@ -18,10 +18,10 @@ _TURNS = re.compile(
     r"<tool_response>|<\|im_start\|>|<\|start_header_id\|>|<start_of_turn>|<\|(?:user|observation)\|>"
     r"|\[TOOL_RESULTS\]|<｜(?:User|tool▁outputs▁begin)｜>|<\|start\|>(?:user|functions)"
 )
-"""What templates write before the words of a tool or of a user."""
+"""Markers that templates write before the words of a tool or of a user."""
 _ROLE = re.compile(r"(?:user|tool|ipython|observation)\n")
 _LINE = re.compile(r"^(?:user|tool|ipython|observation)\n", re.MULTILINE)
-"""The same in texts without special tokens, which may stand behind other words, and as a line of its own."""
+"""The same markers where special tokens were left out: behind other words, and as a line of their own."""
 EVALUATION = re.compile(
     r"(?:^|[._ -]|(?-i:(?<=[a-z])(?=[A-Z])))(?:eval(?:uat(?:ion|e|ing))?s?|val(?:id(?:at(?:e|ions?))?)?|"
     r"test(?:s|ing)?|dev|benchmarks?|h[eo]ld[_-]?out)(?:[_-]?set)?\d*(?:$|[._ -]|(?-i:[A-Z]))",
@@ -30,7 +30,7 @@ EVALUATION = re.compile(
 """A word in the name of a file, a folder or a split that is no part of a training."""
 _SPLIT = re.compile(r"(?:\w+_)?(?:split|subset|mode|phase|partition)|stage|fold|set")
 _FLAG = re.compile(r"is_(?:eval(?:uation)?|val(?:idation)?|test|dev|held_?out)|validate|is_train(?:ing)?")
-"""Fields that may say so of a row, by a word, or by being true; `is_train` does so by being false."""
+"""Fields that may say that a row belongs to an evaluation, by a word or by being true (`is_train`: by being false)."""
 SEVERAL_VERSIONS = "the response was written by several versions of the policy's weights"
 
 

@@ -50,7 +50,7 @@ NEEDED = {
     "response": ("response", "response_ids"),
     "label": ("correct", "reward"),
 }
-"""The things that a line may need, and the meanings any of which would do."""
+"""What a line may need, and the meanings of which one is enough."""
 _INSTEAD = (("messages", "input", "prompt"), ("response_ids", "response"), ("correct", "reward"))
 """Meanings of which a line needs one; if it has several, the first one is read."""
 _SAME = {"messages": "prompt", "input": "prompt"}
@@ -72,7 +72,7 @@ _PARTS = {
     ),
     "stop": re.compile("stop(?:_(?:str(?:ing)?s?|sequences|words?))?"),
 }
-"""Names of fields that may be a part of the prompt, or of the response or its end, which are read without them."""
+"""Names of fields that may hold a part of the prompt, of the response, or of its end, without which these are read."""
 _SETTINGS = "sampling_params", "generation_config", "generation_kwargs", "extra_body", "options"
 """Fields of settings, within which others of these names may stand."""
 _SENT = re.compile("(?:full|final|complete)_prompt|prompt_text")
@@ -293,7 +293,7 @@ def _each(entry: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
 
 
 def _said(value: Any) -> list[str]:
-    """The words of a field, one after another; a number says none, nor does what is not set."""
+    """The texts in a field, in order; none in a number or an unset value."""
     if isinstance(value, Mapping):
         value = value["content"] if "content" in value else [*value.values()]
     if isinstance(value, LISTS):

@@ -8,8 +8,8 @@ from cocal.errors import ContractError
 
 
 class Padding:
-    """What of token ids is padding, by ids that pad (one may also end or begin a text), that end a response, with which
-    a prompt begins, and that a template writes behind the end of a response (`blanks`)."""
+    """Removes padding. Given are the ids that pad (one may also begin or end a text), that end a response, that begin a
+    prompt, and that the template writes after a response (`blanks`)."""
 
     def __init__(self, pads: Iterable[int], ends: Iterable[int], begins: Iterable[int], blanks: Iterable[int] = ()):
         self._pads, self._ends, self._begins = {*pads}, {*ends}, {*begins}

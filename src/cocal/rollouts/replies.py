@@ -36,7 +36,7 @@ _ROWS, _ROWS_OF_FILE = 512, 8
 
 
 def _closes(marker: str) -> str | None:
-    """What closes that which a marker opens; None if nothing does."""
+    """The marker that closes what a marker opens; None if none does."""
     if marker == "<|channel|>":
         return marker  # of the channel that comes next
     if marker.endswith("|>"):
@@ -97,7 +97,8 @@ class Replies:
         return self._tokenizer.decode(row.prompt[-_LAST:])
 
     def unopened(self, sample: Sample, row: Encoded) -> str | None:
-        """What closes a thought in a response that neither it nor the prompt has opened, or the prompt has closed."""
+        """The marker that closes a thought in a response though neither response nor prompt has opened it, or the
+        prompt has already closed it; None if there is none."""
         text, end = sample.response or "", self.ending(row)
         for close in () if self.opened(end) else self.closing:
             opened = any(_closes(mark) == close for mark in _OPENING.findall(text.partition(close)[0]))
@@ -108,7 +109,8 @@ class Replies:
 
     @cached_property
     def bare(self) -> str:
-        """How a prompt ends whose special tokens were left out; empty where its end has none, or nothing else."""
+        """The first line of a prompt's end once special tokens are removed; empty if the end has none or nothing
+        else."""
         ids = self._tokenizer(self._tail, add_special_tokens=False)["input_ids"]
         left = self._tokenizer.decode(ids, skip_special_tokens=True).strip()
         return "" if left == self._tail.strip() else left.partition("\n")[0]
@@ -201,7 +203,7 @@ def check(
 
 
 def _escaped(text: str) -> str | None:
-    """What was escaped in a text that lacks such characters themselves; None if nothing was."""
+    """An escape sequence in a text that lacks the character for which it stands; None if there is none."""
     match = _ESCAPED.search(text)
     return match[0] if match and ("<" if match[0].startswith("&") else "\n") not in text else None
 
@@ -220,7 +222,7 @@ def judge(rows: Sequence[tuple[Sample, str | None]], problem: str, remedy: str, 
 
 
 def _other(tokenizer: "PreTrainedTokenizerBase", ids: Sequence[int], text: str) -> str | None:
-    """What ids say, where it is another text than the one beside them, of which either may lack a part; else None."""
+    """The text of the ids if it differs from the text beside them, neither being a part of the other; else None."""
     whole = tokenizer.decode(ids, clean_up_tokenization_spaces=False)
     for said in (whole, tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)):
         ours, theirs = ("".join(comparable(words).split()) for words in (said, text))
