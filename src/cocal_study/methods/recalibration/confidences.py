@@ -114,7 +114,7 @@ class Scorer:
     pool: int
 
     def on(self, basis: Basis) -> "Scorer":
-        """What gives the baselines that have calibrators on a basis their scores."""
+        """The scorer restricted to baselines that are calibrated on this basis."""
         return replace(self, baselines=[name for name in self.baselines if learns_from(name, basis)])
 
     def of_tables(self, tables: Iterable[pd.DataFrame]) -> dict[Estimator, np.ndarray]:
