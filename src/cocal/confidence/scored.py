@@ -34,7 +34,7 @@ class Scored:
     name: str
     """Field of the confidence."""
     names: list[str]
-    """What tells each of q questions, in the order in which they first occur."""
+    """A name for each of q questions, in the order in which they first occur."""
     known: Mapping[str, int]
     """The question of every text, list of token ids and question id that does not contradict the prompts."""
     question: np.ndarray
@@ -47,9 +47,9 @@ class Scored:
     """float64 (n,), tokens of each response where `cocal score` wrote them (`confidence_response`), or else its
     characters; None if neither is known for every response that has a confidence."""
     cut: np.ndarray | None
+    """bool (n,), whether it was cut, as `cocal score` wrote it; None unless known for every such response."""
     tokens: np.ndarray | None
-    """Truncation, bool (n,), and token statistics, float64 (n, 3), as `cocal score` wrote them; either is None unless
-    it is known for all of these."""
+    """float64 (n, 3), `TOKENS` as `cocal score` wrote them; None unless known for every such response."""
     others: Mapping[str, np.ndarray]
     """float64 (n,) each, further confidences by their fields, NaN where there is none."""
     answers: list[str | None]

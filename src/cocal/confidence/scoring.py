@@ -193,8 +193,8 @@ def _digest(texts: Iterable[str], written: Iterable[bytes]) -> bytes:
 
 
 def _whole_blocks(source: Path, path: Path, marks: Path) -> int:
-    """Number of lines in the first blocks of an unfinished file that are whole: each has its digest, and so has what it
-    was made of. The file and the digests are cut to them."""
+    """Number of lines in the first blocks of an unfinished file that are whole: their digest fits them and the lines
+    that they were made from. The file and the digests are cut to them."""
     path.touch()
     marks.touch()
     done = position = mark = 0

@@ -33,8 +33,7 @@ _ASKED = (("user", _QUESTION),), (("user", _LONG),)
 _TALKED = (("system", _LONG), ("user", _QUESTION)), ((("user", _LONG), ("assistant", _LONG)) * 8 + (("user", _LONG),))
 """Chats that a template may refuse."""
 _OPEN = None, "PreTrainedTokenizerFast", "TokenizersBackend"
-"""Tokenizer classes that only load `tokenizer.json`, or None if none is named; for some models transformers chooses
-another class in spite of it."""
+"""Tokenizer classes (or None) that only load `tokenizer.json`; for some models transformers chooses another anyway."""
 _PROBE = "What is 12 + 7? It is 19."
 _CODE = f"{_PROBE}\n\n    def f(x):\treturn x**2  # 3.14, isn't it? \u00c9t\u00e9 \u65e5\u672c\n"
 """Texts on which a tokenizer is tried: it must reproduce the first, and give the second the ids of its file."""
@@ -125,15 +124,15 @@ def writes(tokenizer: "PreTrainedTokenizerBase", role: str, template: str) -> bo
 
 
 def misread(tokenizer: "PreTrainedTokenizerBase", text: str) -> str | None:
-    """What a tokenizer makes of a text, where its ids do not give a `comparable` one again; None where they do."""
+    """What a tokenizer makes of a text, if decoding its ids does not give a `comparable` one; otherwise None."""
     ids = tokenizer(text, add_special_tokens=False)["input_ids"]
     decoded = tokenizer.decode(ids, clean_up_tokenization_spaces=False)
     return None if comparable(decoded) == comparable(text) else decoded
 
 
 def of_its_file(tokenizer: "PreTrainedTokenizerBase", folder: Path) -> "PreTrainedTokenizerBase":
-    """The tokenizer that `tokenizer.json` holds, where its settings leave the class open; otherwise a ContractError
-    refuses one that transformers has built otherwise, and one that changes texts."""
+    """The tokenizer, or the one that `tokenizer.json` holds if that is another and the settings leave the class open.
+    If they do not, a ContractError refuses the tokenizer, as it does one that changes texts."""
     from tokenizers import Tokenizer
     from transformers import PreTrainedTokenizerFast
 

@@ -1,5 +1,4 @@
-"""The weight files of a checkpoint: whether they are a policy's, what a folder without them is, and whether all were
-read."""
+"""Weight files of a checkpoint: whether they are a policy's, what a folder without them is, and if all were read."""
 
 import hashlib
 import json
@@ -34,8 +33,7 @@ _WRAPPED = "save the model without what wraps it (merge_and_unload of PEFT, mode
 
 
 def kind_of(folder: Path) -> str | None:
-    """What kind of folder this is, if it holds no whole model, and what to give instead; None if it has weights or its
-    kind is unknown."""
+    """The kind of a folder without a whole model, and what to give instead; None if it has one or nobody knows."""
     if folder.is_file():
         return "is a file; give the folder of a model in the format of Hugging Face"
     if any(b'"cocal-companion"' in file.read_bytes() for file in folder.glob("config.json")):

@@ -1,4 +1,4 @@
-"""What in a dump is no single response of the policy to a prompt, so that no companion learns from it."""
+"""Rows of a dump that hold no single response of the policy to a prompt, so that no companion learns from them."""
 
 import math
 import re
@@ -42,7 +42,7 @@ def several_versions(entry: Mapping[str, Any]) -> bool:
 
 
 def evaluated(entry: Mapping[str, Any], ignored: Collection[str]) -> str | None:
-    """Why a row is none of the training, if its `split` or the like is that of an evaluation."""
+    """Why a row does not belong to the training, if its `split` or a similar field says that it is of an evaluation."""
     for name, value in entry.items():
         told = isinstance(value, str) and _SPLIT.fullmatch(name) and EVALUATION.search(value)
         if _FLAG.fullmatch(name):
@@ -93,7 +93,7 @@ def no_response(prompt: Any = None, response: Any = None, response_ids: Any = No
 
 
 def other_words(text: str, raw: bool) -> str | None:
-    """Why a text is more than the policy's answer, if it is; behind a `raw` prompt it lacks special tokens."""
+    """Why a text is more than one answer of the policy, if it is; after a `raw` prompt it has no special tokens."""
     role, reply = (_ROLE, "assistant\n") if raw else (_LINE, "\nassistant\n")
     begun = role.search(text)
     turns = _TURNS.search(text, 1) or (begun and reply in text[begun.end() - 1 :])

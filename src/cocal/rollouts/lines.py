@@ -86,7 +86,7 @@ class Fields:
     """Which fields of a file are taken for what."""
 
     taken: Mapping[str, str]
-    """Name of the field by its meaning, of those that the first line has."""
+    """Fields of the first line, by their meaning."""
     names: Mapping[str, Sequence[str]]
     """Names that the field of a meaning may have; a line need not have the fields of the first one."""
     unknown: tuple[str, ...] = ()
@@ -113,7 +113,7 @@ class Fields:
             mapping: Names of fields by their meaning, where a user gave them; they come first.
             needs: Names among `NEEDED` of what every line must have; labels that are not needed are not read.
             ignored: Names or meanings of fields that are not read.
-            named: Names of further fields of `Sample`, which have no other.
+            named: Names in the file of other fields of `Sample`, which are looked for under no other name.
         """
         if strange := [meaning for meaning in mapping if meaning not in FIELDS]:
             raise ConfigError(
@@ -284,8 +284,7 @@ def _part_of(name: str) -> str | None:
 
 
 def _each(entry: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
-    """The fields of a line, and those within its settings: the name of the field that holds it, its own, and its
-    value."""
+    """The fields of a line and of its settings: name of the field in the line, the field's own name, and its value."""
     within = {outer: entry[outer] for outer in _SETTINGS if isinstance(entry.get(outer), Mapping)}
     yield from ((name, name, value) for name, value in entry.items() if name not in within)
     for outer, values in within.items():
@@ -307,7 +306,7 @@ def _given(value: Any, meaning: str) -> bool:
 
 
 def _counts(value: Any, meaning: str) -> bool:
-    """True of a number of tokens in the place of their ids."""
+    """True if a number of tokens stands where their ids should be."""
     return meaning in ("prompt_ids", "response_ids") and isinstance(value, (int, float))
 
 

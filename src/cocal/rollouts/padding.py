@@ -31,8 +31,8 @@ class Padding:
         return self._whole(ids, where, "prompt")
 
     def response(self, ids: np.ndarray, cut: bool | None, where: str) -> np.ndarray:
-        """A response without padding, int (n,), and without what a template writes behind its end. A ContractError says
-        that there is padding within it. That of a response which was `cut` at the limit may be an end token."""
+        """A response without padding, int (n,), and without what a template writes after its end. If the response was
+        `cut` at the limit, end tokens may be its padding. Raises a ContractError if there is padding within it."""
         run = _run(ids)
         if run < len(ids) and (int(ids[0]) in self._pads or (run > 1 and int(ids[0]) in self._ends)):
             ids = ids[run:]

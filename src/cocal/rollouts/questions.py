@@ -12,7 +12,7 @@ from cocal.errors import ContractError
 from cocal.store.rows import normalised
 
 _COPIED = 10
-"""Number of different rows from which on a repetition of all is no accident, if they are a quarter of the rows."""
+"""Least number of different rows whose repetition is no accident, provided that they are a quarter of all rows."""
 
 
 def same_question(

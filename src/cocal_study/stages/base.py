@@ -220,8 +220,7 @@ def flags_of(command: str) -> list[Flag]:
 
 
 def job_of(options: argparse.Namespace) -> Stage:
-    """The job that the flags of a command describe. Raises ConfigError if a value is not valid; the message names its
-    flag."""
+    """The job that the flags of a command describe. A ConfigError names the flag whose value is not valid."""
     stage, content = stage_of(options.command), {}
     for name, field in stage.model_fields.items():
         value, flag, kind = getattr(options, name), _flag(name), _bare(field.annotation)

@@ -38,7 +38,7 @@ class Recalibrate(Cell):
     responses: Path
     """folder of {set}.parquet, to score"""
     previous_stage: Count | None = None
-    """last step before the last stage, from whose rollouts alone baselines learn, too"""
+    """last step before the last stage; baselines also learn from that stage's rollouts alone"""
     rollout_features: Path | None = None
     """feature store of the rollouts, for baselines that read states"""
     resampled: Path | None = None

@@ -125,8 +125,7 @@ def _cells(cube: Path, numbers: pd.DataFrame, metric: str) -> Iterator[dict[str,
 
 
 def _rows(path: Path, cell: Mapping[str, Any], members: Sequence[str]) -> tuple[pd.DataFrame, set[str]] | None:
-    """The rows of a table of predictions that a cell is computed from, and the question sets of all others; None if
-    there are none."""
+    """The rows of predictions that a cell is computed from, and the question sets of all others; None without rows."""
     frame = read_frame(path, PREDICTIONS)
     chosen = frame[frame["dataset"].isin(members)]
     for name in [name for name in cell if name in frame and name not in ("dataset", "seed")]:

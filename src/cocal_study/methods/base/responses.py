@@ -29,8 +29,8 @@ COLUMNS += tuple(name for name in FACTS if name != "answered")
 class Estimator(NamedTuple):
     """A method or baseline with one of its companions, if it has any; it gives one confidence to every response. Of the
     companion it has the training seed, the last rollout steps that it learnt from and that chose its best pass, the
-    zero-based index of the block and the pooled states that it reads, such as "last+mean". Without a companion, these
-    are -1 and ""."""
+    zero-based index of the block and the pooled states that it reads, such as "last+mean". Without one, these are -1
+    and ""."""
 
     method: str
     seed: int = -1
