@@ -113,7 +113,7 @@ def best(
 
 
 def work(rows: int, width: int, settings: CompanionSettings) -> float:
-    """About how many multiplications `choose` makes, with states alone and with token probabilities, to tell the time
+    """About how many multiplications `choose` makes, with states alone and with token probabilities, for the time
     left."""
     sizes, passes = _sizes(settings)
     weights = sum(a * b for widths, _ in sizes for a, b in pairwise((width, *widths, 1)))

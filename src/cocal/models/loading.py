@@ -259,8 +259,7 @@ def require_complete(path: str | Path) -> None:
 
 @contextmanager
 def _complete(path: str | Path, part: str = "weights") -> Iterator[None]:
-    """Turn a broken checkpoint's errors into a ContractError; refuse one of a later transformers, and git-lfs
-    pointers."""
+    """Turn a broken checkpoint's errors into a ContractError; refuse later transformers' files and git-lfs pointers."""
     _check_version(Path(path))
     for file in Path(path).glob("*"):
         if file.is_file():
