@@ -88,7 +88,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _options(arguments: Sequence[str]) -> tuple[Command, argparse.Namespace]:
     """A command and its options, with those that it passes on to another program.
 
-    Of all commands, the one that is chosen alone gets its flags; `cocal stages` lists those of the workflow.
+    Only the chosen command gets its flags; `cocal stages` lists those of the workflow.
     """
     chosen = next((word for word in arguments if not word.startswith("-")), None)
     commands = commands_with(chosen)

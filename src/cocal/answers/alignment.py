@@ -67,17 +67,17 @@ _VALUED = re.compile(
 )
 """What names a value: a function, a probability or a letter with an index in words."""
 _NO_VALUE = re.compile(r"[,=<>]|\\(?:begin|le|ge|ne|in)(?![a-z])|\b(?:no|not|for|if|when|all)\b")
-"""What neither one value nor a sum of unit vectors has."""
+"""Signs and words that neither one value nor a sum of unit vectors contains."""
 _CONSTANT = re.compile(r"\\[A-Za-z]+|(?<![A-Za-z])e(?![A-Za-z])")
 """Commands and Euler's number, which are no variables."""
 _EQUATION = re.compile(
     r"(?:[\dxy\s+*/^.{}()-]|\\(?:frac|sqrt|cdot|times|binom|pi)(?![a-z]))*"
     r"|[^A-Za-z\\|]*(?![fghP]\()([A-Za-z])(?:[^A-Za-z\\|]|\1)*"
 )
-"""The left side of what is to be solved or is a curve, since it has one letter or coordinates alone."""
+"""The left side of an equation to be solved (one letter) or of a curve (coordinates alone)."""
 _UNIT_VECTOR = re.compile(r"(?<![A-Za-z\\_])[ijk](?![A-Za-z])")
 _ORDER = re.compile(r"[<>]|\\[lg]e(?![a-z])")
-"""What an inequality has."""
+"""The signs of an inequality."""
 _FAMILY = re.compile(
     rf"(?P<what>.*?){GAP}*(?:[,;(]|(?=\\text\s*\{{)){GAP}*(?:\\text\s*\{{[\s,]*)?(?:(?:where|for|with)\s+)?"
     r"\}?\s*\$?(?P<letters>[a-z](?:\s*,\s*[a-z])*)\s*"
@@ -282,7 +282,7 @@ def _with_letter(text: str, old: str, new: str) -> str:
 
 
 def _ratio(unit: str | None, other: str | None) -> Fraction:
-    """How many of another unit one is; 0 for units of two kinds."""
+    """How many of the other unit make up one of this unit; 0 if they measure different things or have no known size."""
     (kind, size), (of_other, least) = (_SIZES.get(name or "", (name, 0)) for name in (unit, other))
     return Fraction(size, least) if size and kind == of_other else Fraction(0)
 

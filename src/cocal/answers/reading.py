@@ -38,8 +38,7 @@ _EXCLUDED = re.compile(r"^([a-z]\s*\\ne(?![A-Za-z]))(\s*[^,<>=]+(?:,[^,<>=a-z]+)
 _RELATION = re.compile(r"[<>=]|\\(?:le|ge|ne)(?![A-Za-z])")
 _LETTERS = re.compile(r"\\(?:text|mathrm|begin|end|operatorname|mathbb)\s*\{[^{}]*\}|\\[A-Za-z]+|[A-Za-z]")
 _CONSTANTS = {"I": r"\text{I}", "E": r"\text{E}", r"\gamma": r"\text{g̃}", r"\Gamma": r"\text{G̃}"}
-"""Letters that the parser takes for the imaginary unit, Euler's number and Euler's constant; `i` is the first and `e`
-the second."""
+"""Letters that the parser takes for the imaginary unit, Euler's number and Euler's constant: `i` first, `e` second."""
 _PRODUCT = re.compile(
     r"(?:(?<![\w^.\\])(\d+(?:\.\d+)?)|(?<=\\binom)(\{[^{}]*\}\{[^{}]*\}))(?:\s|\\[,;: ])*"
     r"(?=\(|\[[^,\]]*\]|\\(?:binom|lfloor|lceil)(?![a-z]))"

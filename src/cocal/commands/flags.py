@@ -75,7 +75,7 @@ class Command(NamedTuple):
     ways: Mapping[str, "Command"] = {}
     """Commands below it, by name."""
     writes: Callable[[argparse.Namespace], list[Path]] | None = None
-    """Gives the places that one process at a time may write; by default the run folder or first output."""
+    """Gives the paths that only one process at a time may write; by default the run folder or the first output."""
     description: str = ""
     """Text of its help, if the summary does not suffice."""
     passes_on: bool = False

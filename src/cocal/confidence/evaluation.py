@@ -52,7 +52,7 @@ NAMES = {
 COVERAGES = np.arange(5, 101) / 100
 """Coverages that are drawn; smaller ones rest on a few responses."""
 AFTER = " after recalibration"
-"""What names a confidence that is fitted to the labels as the baselines are."""
+"""Suffix of the name of a confidence that is refitted to the labels, as the baselines are."""
 OWN = f"itself{AFTER}"
 _FITTED = "Beside what others reach by logistic regressions on the same labels, out of fold."
 _UNFITTED = (
@@ -77,10 +77,9 @@ def read(source: Path, reading: Reading, name: str = "confidence", others: Seque
 
 
 def beside(scored: Scored, numbers: pd.DataFrame, card: HeldOut | None, settings: MetricSettings) -> list[str]:
-    """The lines of a table of the confidences, whose numbers are known, of those of other fields, of those on the
-    companion's card, and of `baselines` that are fitted to the same labels, out of fold, and sentences about which is
-    better. A second table is of the responses that ended, where it is known which were cut. Responses that lack one of
-    the confidences have no part."""
+    """Lines of a table that compares the confidence, whose `numbers` are known, with other fields, the companion's card
+    and `baselines` fitted out of fold to the same labels, and sentences about which is better. If it is known which
+    responses were cut, a second table has the others. Responses that lack one of the confidences are left out."""
     valid = np.isfinite([scored.confidence, *scored.others.values()]).all(axis=0).astype(bool, copy=False)
     questions, correct = np.array(scored.names, dtype=object)[scored.question][valid], scored.correct[valid]
     length, cut, tokens = (

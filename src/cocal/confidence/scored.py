@@ -34,7 +34,7 @@ class Scored:
     name: str
     """Field of the confidence."""
     names: list[str]
-    """What tells each of q questions, in the order in which they first occur."""
+    """A name for each of q questions, in the order in which they first occur."""
     known: Mapping[str, int]
     """The question of every text, list of token ids and question id that does not contradict the prompts."""
     question: np.ndarray
@@ -45,10 +45,11 @@ class Scored:
     """bool (n,), or None where the file has no labels."""
     length: np.ndarray | None
     """float64 (n,), tokens of each response where `cocal score` wrote them (`confidence_response`), or else its
-    characters; None where the file has neither of all that have a confidence."""
+    characters; None if neither is known for every response that has a confidence."""
     cut: np.ndarray | None
+    """bool (n,), whether it was cut, as `cocal score` wrote it; None unless known for every such response."""
     tokens: np.ndarray | None
-    """bool (n,) and float64 (n, 3), as `cocal score` wrote them; None where it knew them not of all of these."""
+    """float64 (n, 3), `TOKENS` as `cocal score` wrote them; None unless known for every such response."""
     others: Mapping[str, np.ndarray]
     """float64 (n,) each, further confidences by their fields, NaN where there is none."""
     answers: list[str | None]
@@ -214,8 +215,9 @@ def _told(entry: Mapping[str, Any], fields: Fields, where: str, name: str) -> tu
 
 
 def _columns(beside: Sequence[tuple[str | None, _Response]], absent: np.ndarray) -> dict[str, np.ndarray | None]:
-    """Length, cuts and tokens (see `Scored`) of responses, of which these texts and this are known; where there is no
-    confidence, bool (n,), they are NaN, and False of cuts."""
+    """The columns length, cut and tokens (see `Scored`), from each response's text and what `cocal score` wrote. A
+    column is None unless it is known wherever there is a confidence; rows that are `absent`, bool (n,), may hold NaN,
+    or False for cut."""
     texts = [[None if text is None else len(text)] for text, _ in beside]
     told = [[getattr(response, name) for name in ("tokens", "cut", *TOKENS)] for _, response in beside]
     table = np.concatenate([np.array(texts, dtype=np.float64), np.array(told, dtype=np.float64)], axis=1)
@@ -226,7 +228,7 @@ def _columns(beside: Sequence[tuple[str | None, _Response]], absent: np.ndarray)
 
 
 def _named(numbers: list[int], titles: list, lines: list[str]) -> tuple[list[str], dict[str, int]]:
-    """What tells each question, and the question of all that names one (see `Scored`)."""
+    """A name for each question, and the question of every text, id list and question id (see `Scored`)."""
     names, known = {}, {}
     for number, (text, ids, title), line in zip(numbers, titles, lines, strict=True):
         names.setdefault(number, title or text or ids or line)

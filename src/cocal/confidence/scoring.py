@@ -76,7 +76,7 @@ class Summary(NamedTuple):
     """Facts of the responses that were scored, by this run and earlier ones.
 
     Attributes:
-        origins: Number of responses by what their prompts' ids come from, and of those to prompts that the companion
+        origins: How many responses have prompt ids of each origin, and how many answer prompts that the companion
             learnt from, in words.
         longer: How many count as cut and are longer than the limit.
         mean: Mean confidence.
@@ -193,8 +193,8 @@ def _digest(texts: Iterable[str], written: Iterable[bytes]) -> bytes:
 
 
 def _whole_blocks(source: Path, path: Path, marks: Path) -> int:
-    """Number of lines in the first blocks of an unfinished file that are whole: each has its digest, and so has what it
-    was made of. The file and the digests are cut to them."""
+    """Number of lines in the first blocks of an unfinished file that are whole: their digest fits them and the lines
+    that they were made from. The file and the digests are cut to them."""
     path.touch()
     marks.touch()
     done = position = mark = 0

@@ -20,4 +20,4 @@ class Completion:
     finish_reason: Reason
     """"stop" by the end-of-sequence token, "length" by max_tokens, "tool_calls" with words of tools."""
     best: np.ndarray | None = None
-    """float32 (length, k), the k largest log-probabilities at each token, falling; None if they were not asked."""
+    """float32 (length, k), the k largest log-probabilities at each token, falling; None if they were not asked for."""

@@ -17,7 +17,7 @@ STATES = "cocal_states"
 LAYERS = "cocal_layers"
 """Name of the blocks in vLLM's `additional_config`, which keeps engines of other blocks apart in its compile cache."""
 FIRST_RUNNER = {SECOND_RUNNER: "0"}
-"""What of the environment makes vLLM use the first of its two model runners, the one that gives states."""
+"""Environment variables that select the first of vLLM's two model runners, the one that returns states."""
 COURSE = "cocal_course"
 """Name of what was read of a growing response: in an output within it, with the number of tokens; in the last, all."""
 BELOW = "cocal_below"

@@ -92,7 +92,7 @@ class StatesConnector(KVConnectorBase_V1, SupportsHMA):
             self._growing.add(request.request_id)
 
     def stops(self, request) -> bool:
-        """Whether a growing response is to end by what was just read of it."""
+        """Whether the value just read ends this growing response."""
         below, name = (request.kv_transfer_params or {}).get(BELOW), request.request_id
         return below is not None and name in self.fresh and self.fresh[name][1] < below
 
@@ -115,7 +115,7 @@ class StatesConnector(KVConnectorBase_V1, SupportsHMA):
         return told
 
     def update_connector_output(self, connector_output) -> None:
-        """Take what the worker has read, maybe for the second time; that of requests that were aborted is dropped."""
+        """Take what the worker has read, which may come twice; results of aborted requests are dropped."""
         if told := connector_output.kv_connector_worker_meta:
             self._found |= {request: value for request, value in told.found.items() if request in self._found}
             self.fresh = {request: latest for request, latest in told.grown.items() if request in self._growing}

@@ -263,8 +263,8 @@ class FeatureWriter:
                 f"{layout.shape}"
             )
         stored = encoded(features, layout.dtype)
-        unfit = ~(np.isfinite(features) & finite(stored, layout.dtype)).reshape(len(features), -1).all(axis=1)
-        for bad, what in ((length < 1, "a length below 1"), (unfit, f"a feature that is not finite in {layout.dtype}")):
+        invalid = ~(np.isfinite(features) & finite(stored, layout.dtype)).reshape(len(features), -1).all(axis=1)
+        for bad, what in (length < 1, "a length below 1"), (invalid, f"a feature that is not finite in {layout.dtype}"):
             if bad.any():
                 first = int(bad.argmax())
                 raise ContractError(

@@ -69,7 +69,7 @@ def baselines(
 def recalibrated(numbers: np.ndarray, correct: np.ndarray, fold: np.ndarray) -> np.ndarray:
     """Out-of-fold confidences of a logistic regression on standardised numbers (n, k) and bool (n,), float64 (n,).
 
-    The squares of its weights, halved, stand against the summed loss, so that it is finite where a number tells all.
+    Half of the squared weights are added to the summed loss, so that they stay finite if a number separates the labels.
     """
     from scipy.optimize import minimize
 

@@ -305,8 +305,7 @@ def _unlikely(tokens: np.ndarray | None) -> float | None:
 
 
 def _doubts(tokens: np.ndarray | None, base: BaseModelFacts, last: int) -> list[str]:
-    """Sentences, which are also logged, if the model is hardly the one that sampled the responses, or of a step before
-    their last one."""
+    """Sentences, which are also logged, if the model hardly sampled the responses, or is of a step before the last."""
     said, mean = [], np.inf if tokens is None else float(tokens[:, 1].mean())
     if mean < -log(base.vocabulary):
         said.append(

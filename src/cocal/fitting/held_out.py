@@ -17,7 +17,7 @@ LEAST_QUESTIONS = 10
 LEAST_COMPARED = 20
 """Number of questions below which nothing is called better or worse."""
 _LEAST_RESPONSES, _CUT = 20, 0.05
-"""The responses, and the difference of their shares of cut ones, from which on two sets are called different."""
+"""Least number of responses, and least difference between shares of cut ones, for calling two sets different."""
 _SHOWN = {"mean_confidence": "mean", "ece": "ECE", "auroc": "AUROC", "brier": "Brier score"}
 
 

@@ -19,8 +19,8 @@ from cocal.fitting.quality import compared
 MOST = 8
 """Most prefixes of a response that are learnt from."""
 MEMORY = 8 * 2**30
-"""Bytes of the states of all prefixes as float32, beyond which fewer of each response are learnt from, but at least
-one: for 245,760 responses with 8,192 inputs, one of each, which doubles the memory of the fit."""
+"""Largest number of bytes of all prefixes' states in float32. Above it, fewer prefixes of each response are used, at
+least one. 245,760 responses with 8,192 inputs get one each, which doubles the memory of the fit."""
 _TOGETHER = 256
 """Neighbouring responses whose prefixes are mixed, so that a batch of the training holds those of many."""
 _GOLDEN = 0.6180339887498949
@@ -33,7 +33,7 @@ def names(count: int) -> tuple[str, ...]:
 
 
 def drawn(lengths: Sequence[int], every: int, hidden: int) -> list[np.ndarray]:
-    """The prefixes that are learnt from, of each response the numbers of tokens, int64 (k,), ascending.
+    """The prefixes of each response that are learnt from, as numbers of tokens, int64 (k,), ascending.
 
     They are multiples of `every` below its length. Where there are more than `MOST`, or than `MEMORY` has room for with
     states of width `hidden`, one comes from each of so many equal parts of the response, at a place that shifts from
@@ -79,7 +79,7 @@ class Rows:
 
     @property
     def weight(self) -> np.ndarray:
-        """Share of each row in its response where recipes are compared, float64 (r,): half for the whole one."""
+        """Weight of each row in its response where recipes are compared, float64 (r,): a half for the whole one."""
         return self.share / np.bincount(self.response, self.share)[self.response]
 
     def inputs(self, store: FeatureReader, layer: int, tokens: np.ndarray | None) -> np.ndarray:

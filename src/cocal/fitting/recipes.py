@@ -29,13 +29,13 @@ from cocal.store.rows import normalised
 FOLDS, LEAST_FOLDS = 5, 3
 """Folds of the questions, and the least that leave something to learn from where two are taken out."""
 STRENGTHS = tuple((10.0 ** np.arange(-4, 0.5, 0.5)).tolist())
-"""Weights of the probe's loss, summed over the responses, against half of the squares of its weights."""
+"""Factors of the probe's loss, summed over the responses, to which half of the squared weights are added."""
 WIDTHS, DROPOUT, RATE = ((32, 16), (128, 64)), (0.1, 0.05), 2e-3
 """Hidden layers of the MLPs, with their dropout rates and learning rate."""
 PASSES, PATIENCE = 30, 5
-"""Bound of the passes, and how many passes without an improvement end them earlier."""
+"""Largest number of passes, and number of passes without an improvement after which they end earlier."""
 _EMPHASIS = 10.0
-"""Factor of standardised token probabilities, three inputs among hundreds or thousands, which a penalty then spares."""
+"""Factor of the standardised token probabilities, so that a penalty spares these three among thousands of inputs."""
 _ROWS, _STEPS = 8192, 80
 """Responses that are read at once where all are read, and steps of the probe's fit."""
 _Parts = Sequence[tuple[int, ...]]
@@ -45,9 +45,9 @@ class Selection(NamedTuple):
     """The recipe with the lowest Brier score, as `choose` selects it."""
 
     settings: CompanionSettings
+    """Architecture of the members, and the number of passes of their training."""
     model: CompanionMLP
-    """The members, fitted on all rows that are not excluded, with the mean and scale of their inputs, and before them
-    their architecture and the number of passes of their training."""
+    """The members, fitted on all rows that are not excluded, with the mean and scale of their inputs."""
     out_of_fold: np.ndarray
     """float64 (n,), confidence of each row by the recipe that was selected and fitted without its fold."""
     tried: tuple[Tried, ...]
@@ -113,7 +113,8 @@ def best(
 
 
 def work(rows: int, width: int, settings: CompanionSettings) -> float:
-    """About the multiplications of `choose` on states alone and with token probabilities, for times that are left."""
+    """About how many multiplications `choose` makes, with states alone and with token probabilities, for the time
+    left."""
     sizes, passes = _sizes(settings)
     weights = sum(a * b for widths, _ in sizes for a, b in pairwise((width, *widths, 1)))
     return 2 * (2 * FOLDS + 1) * rows * (2 * _STEPS * len(STRENGTHS) * width + 3 * passes * weights)

@@ -13,7 +13,7 @@ GROUPED = "grouped_sdpa"
 """Value of `attn_implementation` that selects it."""
 
 _SHORT = 256 * 256
-"""The most scores of one head that are written to memory. All of them are, for each head of each row."""
+"""Largest number of scores of a head for which products are used, which write all scores of all heads to memory."""
 
 
 def grouped_attention(

@@ -259,7 +259,7 @@ def require_complete(path: str | Path) -> None:
 
 @contextmanager
 def _complete(path: str | Path, part: str = "weights") -> Iterator[None]:
-    """Turn errors of a broken checkpoint into a ContractError; refuse a later transformers' and git-lfs pointers."""
+    """Turn a broken checkpoint's errors into a ContractError; refuse later transformers' files and git-lfs pointers."""
     _check_version(Path(path))
     for file in Path(path).glob("*"):
         if file.is_file():
@@ -310,8 +310,8 @@ def _check_version(folder: Path) -> None:
 
 
 class Vocabulary(NamedTuple):
-    """What of a checkpoint needs no weights: its tokenizer, the number of rows of its embedding, the token ids that end
-    a response, and the number of tokens that it reads at once, by the names that `Policy` has for them."""
+    """The parts of a checkpoint that need no weights: tokenizer, number of embedding rows, end tokens and context
+    length, under the names that `Policy` uses."""
 
     tokenizer: "PreTrainedTokenizerBase"
     vocabulary: int

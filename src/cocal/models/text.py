@@ -33,10 +33,10 @@ _ASKED = (("user", _QUESTION),), (("user", _LONG),)
 _TALKED = (("system", _LONG), ("user", _QUESTION)), ((("user", _LONG), ("assistant", _LONG)) * 8 + (("user", _LONG),))
 """Chats that a template may refuse."""
 _OPEN = None, "PreTrainedTokenizerFast", "TokenizersBackend"
-"""Classes of tokenizers that are what their file holds; transformers takes the class of some models all the same."""
+"""Tokenizer classes (or None) that only load `tokenizer.json`; for some models transformers chooses another anyway."""
 _PROBE = "What is 12 + 7? It is 19."
 _CODE = f"{_PROBE}\n\n    def f(x):\treturn x**2  # 3.14, isn't it? \u00c9t\u00e9 \u65e5\u672c\n"
-"""Texts that a tokenizer gives again, and to which it gives the ids that its file says."""
+"""Texts on which a tokenizer is tried: it must reproduce the first, and give the second the ids of its file."""
 
 
 def check_tokens(where: str, prompt: np.ndarray, response: np.ndarray, vocabulary: int) -> None:
@@ -114,8 +114,8 @@ def turn_end(
 
 @lru_cache(maxsize=64)
 def writes(tokenizer: "PreTrainedTokenizerBase", role: str, template: str) -> bool:
-    """Whether a chat template writes the words of a role, as some write parts of messages alone, and no texts; true of
-    a role that it refuses, and of replies and the words of tools, which may be written in part."""
+    """Whether a template writes the text of this role; some write only messages in parts. True for roles that it
+    refuses, and for replies and tools, whose text it may shorten."""
     chat = [{"role": speaker, "content": f"{speaker} words"} for speaker in dict.fromkeys((role, "user"))]
     try:
         return role in ("assistant", "tool") or f"{role} words" in render(tokenizer, chat, template=template)
@@ -124,15 +124,15 @@ def writes(tokenizer: "PreTrainedTokenizerBase", role: str, template: str) -> bo
 
 
 def misread(tokenizer: "PreTrainedTokenizerBase", text: str) -> str | None:
-    """What a tokenizer makes of a text, where its ids do not give a `comparable` one again; None where they do."""
+    """What a tokenizer makes of a text, if decoding its ids does not give a `comparable` one; otherwise None."""
     ids = tokenizer(text, add_special_tokens=False)["input_ids"]
     decoded = tokenizer.decode(ids, clean_up_tokenization_spaces=False)
     return None if comparable(decoded) == comparable(text) else decoded
 
 
 def of_its_file(tokenizer: "PreTrainedTokenizerBase", folder: Path) -> "PreTrainedTokenizerBase":
-    """The tokenizer that `tokenizer.json` holds, where its settings leave the class open; otherwise a ContractError
-    refuses one that transformers has built otherwise, and one that changes texts."""
+    """The tokenizer, or the one that `tokenizer.json` holds if that is another and the settings leave the class open.
+    If they do not, a ContractError refuses the tokenizer, as it does one that changes texts."""
     from tokenizers import Tokenizer
     from transformers import PreTrainedTokenizerFast
 

@@ -1,4 +1,4 @@
-"""The weights of a checkpoint: whose files they are, what a folder is that has none, and whether every one was read."""
+"""Weight files of a checkpoint: whether they are a policy's, what a folder without them is, and if all were read."""
 
 import hashlib
 import json
@@ -33,7 +33,7 @@ _WRAPPED = "save the model without what wraps it (merge_and_unload of PEFT, mode
 
 
 def kind_of(folder: Path) -> str | None:
-    """What a folder is that holds no whole model, and what to give in its place; None if nobody knows."""
+    """The kind of a folder without a whole model, and what to give instead; None if it has one or nobody knows."""
     if folder.is_file():
         return "is a file; give the folder of a model in the format of Hugging Face"
     if any(b'"cocal-companion"' in file.read_bytes() for file in folder.glob("config.json")):
@@ -50,9 +50,9 @@ def kind_of(folder: Path) -> str | None:
 
 
 def check_files(folder: Path, config: "PretrainedConfig", adapted: bool = False) -> None:
-    """Refuse weights that transformers would read for others than they are, by a ContractError: a critic's or reward
-    model's, beside an adapter (or above one, unless one was given: `adapted`) or other weights, or quantised in a way
-    that is not stated."""
+    """Refuse weights that transformers would load as something that they are not, by a ContractError: a critic's or
+    reward model's, beside an adapter (or above one, unless one was given: `adapted`) or other weights, or quantised in
+    a way that is not stated."""
     from transformers.quantizers.auto import AUTO_QUANTIZATION_CONFIG_MAPPING
 
     if (folder / ADAPTER).exists():

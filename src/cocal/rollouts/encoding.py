@@ -33,16 +33,16 @@ _SENTENCE, _BEFORE, _FEW = 20, 100, 4
 """A response that repeats its prompt is reported: where a prompt of at least `_SENTENCE` characters stands within its
 first `_BEFORE` characters, or where it begins with a prompt of more than `_FEW` tokens."""
 _HEADED = 16
-"""Tokens with which a response may begin that end the prompt already."""
+"""Number of tokens at the beginning of a response among which the prompt's own end is looked for."""
 
 
 @dataclass
 class Encoder:
     """Turns samples into token ids; nothing but padding is taken from given ids.
 
-    What ends a response is what the checkpoint's settings, its tokenizer or the chat template name. A text is tokenised
-    anew and given the token that ends a turn in the template, or behind a prompt that is a text without a chat the
-    tokenizer's own, unless it has one; where texts have, others were cut.
+    A response ends with a token that the checkpoint's settings, its tokenizer or the chat template names. Texts are
+    tokenised anew. One without such a token counts as cut if other texts have one; else it gets the token that ends a
+    turn in the template, or the tokenizer's own after a prompt that is a plain text.
 
     A prompt's text is taken for one of four things: a template's text with its markers (`<|im_start|>` and the like),
     such a text without them (as verl writes it), which is rendered again and compared, the whole text that the policy
@@ -50,7 +50,7 @@ class Encoder:
     """
 
     policy: Policy | Vocabulary
-    """The language model, with its tokenizer, or what of it needs no weights."""
+    """The language model with its tokenizer, or only the parts that need no weights (`Vocabulary`)."""
     reading: Reading = field(default_factory=Reading)
     """How responses are read."""
     day: datetime | None = None
@@ -92,7 +92,7 @@ class Encoder:
                 raise ConfigError(f"--template-field {name}: the chat template reads no such value{instead}")
 
     def encode(self, samples: Sequence[Sample], strict: bool = False) -> list[Encoded]:
-        """The ids of every sample; where `strict`, rows of which most are hardly meant so are refused (`check`). A
+        """The ids of every sample. If `strict`, odd rows are refused if most are odd in the same way (`check`). A
         ContractError names file and row of an id outside the vocabulary, a text with no token or more than the model
         reads, or a chat that ends with the assistant's reply or cannot be put into the template."""
         self.dated()
@@ -115,13 +115,13 @@ class Encoder:
         return encoded
 
     def forget(self) -> None:
-        """Let the next rows be the first: they come from somebody who has sent none before, maybe on another day."""
+        """Treat the next rows as the first: they come from a new sender, maybe on another day."""
         self._texts_end = False
         if self.day is not None and self.day.date() != datetime.now().date():
             self.day = None
 
     def _warn(self, samples: Sequence[Sample], encoded: Sequence[Encoded], strict: bool) -> None:
-        """Name the first row of each kind that was hardly meant so; where `strict`, refuse kinds that most are of."""
+        """Warn of each kind of odd row by naming the first one; if `strict`, refuse a kind that most rows are of."""
         often = sum(map(_begins, samples, encoded)) > len(samples) / 2
         told = MARKERS not in self.reading.ignored
         repeated, held, headed, strange, thought, twice, bare = [], [], [], [], [], [], []
@@ -239,7 +239,7 @@ class Encoder:
         raise ContractError(f"{sample.where}: {wrong}")
 
     def dated(self, path: Path | None = None) -> None:
-        """Let a template that writes the day write that of a file, and not today's, with a warning."""
+        """Have a template that writes the day write that of a file's last change, or today's without one, and warn."""
         if "strftime_now" in self._written and self.day is None:
             self.day = datetime.now() if path is None else datetime.fromtimestamp(path.stat().st_mtime)
             logging.warning(
@@ -302,7 +302,8 @@ class Encoder:
 
     @cached_property
     def _headers(self) -> list[str]:
-        """What the template writes last before a response, from each of its lines and markers on, the longest first."""
+        """What the template writes between a message and the response, in both modes, and what follows each beginning
+        of a line or marker in it, the longest first."""
         if self._untemplated:
             return []
         texts = [self._rendered(_messages(["user"], [_USER]), mode) for mode in (True, False)]
@@ -312,8 +313,8 @@ class Encoder:
         return sorted((text for text in headers if re.search(r"\w", text)), key=len, reverse=True)
 
     def _readings(self, messages: list[dict[str, str]], thinking: bool) -> Iterator[list[dict[str, str]]]:
-        """The chats that a text without special tokens may come from: the messages, and before them a chat in which the
-        last one was several turns, if it has what the template writes between turns."""
+        """The chats that a text without special tokens may come from. If the last message has what the template writes
+        between turns, it is first split into these turns; then the messages are given as they are."""
         plain = self._shown(["user", "assistant", "user"], [_USER, _SYSTEM, _USER], thinking)
         _, _, rest = plain.partition(_USER)
         asked, _, rest = rest.partition(_SYSTEM)
@@ -353,7 +354,7 @@ class Encoder:
         return render(self._tokenizer, messages, thinking, self.reading.template, tools, self.day, more)
 
     def _ids(self, text: str, whole: bool = False) -> list[int]:
-        """The ids of a text; a whole one begins as the tokenizer begins texts, which engines let it do, but once."""
+        """The ids of a text. If it is whole, those with which the tokenizer begins texts come first, but not twice."""
         ids = self._tokenizer(text, add_special_tokens=False)["input_ids"]
         return [*self._begin, *ids] if whole and not {*self._begin} <= {*ids} else ids
 

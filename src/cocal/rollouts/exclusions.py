@@ -1,4 +1,4 @@
-"""What in a dump is no single response of the policy to a prompt, so that no companion learns from it."""
+"""Rows of a dump that hold no single response of the policy to a prompt, so that no companion learns from them."""
 
 import math
 import re
@@ -18,10 +18,10 @@ _TURNS = re.compile(
     r"<tool_response>|<\|im_start\|>|<\|start_header_id\|>|<start_of_turn>|<\|(?:user|observation)\|>"
     r"|\[TOOL_RESULTS\]|<｜(?:User|tool▁outputs▁begin)｜>|<\|start\|>(?:user|functions)"
 )
-"""What templates write before the words of a tool or of a user."""
+"""Markers that templates write before the words of a tool or of a user."""
 _ROLE = re.compile(r"(?:user|tool|ipython|observation)\n")
 _LINE = re.compile(r"^(?:user|tool|ipython|observation)\n", re.MULTILINE)
-"""The same in texts without special tokens, which may stand behind other words, and as a line of its own."""
+"""The same markers where special tokens were left out: behind other words, and as a line of their own."""
 EVALUATION = re.compile(
     r"(?:^|[._ -]|(?-i:(?<=[a-z])(?=[A-Z])))(?:eval(?:uat(?:ion|e|ing))?s?|val(?:id(?:at(?:e|ions?))?)?|"
     r"test(?:s|ing)?|dev|benchmarks?|h[eo]ld[_-]?out)(?:[_-]?set)?\d*(?:$|[._ -]|(?-i:[A-Z]))",
@@ -30,7 +30,7 @@ EVALUATION = re.compile(
 """A word in the name of a file, a folder or a split that is no part of a training."""
 _SPLIT = re.compile(r"(?:\w+_)?(?:split|subset|mode|phase|partition)|stage|fold|set")
 _FLAG = re.compile(r"is_(?:eval(?:uation)?|val(?:idation)?|test|dev|held_?out)|validate|is_train(?:ing)?")
-"""Fields that may say so of a row, by a word, or by being true; `is_train` does so by being false."""
+"""Fields that may say that a row belongs to an evaluation, by a word or by being true (`is_train`: by being false)."""
 SEVERAL_VERSIONS = "the response was written by several versions of the policy's weights"
 
 
@@ -42,7 +42,7 @@ def several_versions(entry: Mapping[str, Any]) -> bool:
 
 
 def evaluated(entry: Mapping[str, Any], ignored: Collection[str]) -> str | None:
-    """Why a row is none of the training, if its `split` or the like is that of an evaluation."""
+    """Why a row does not belong to the training, if its `split` or a similar field says that it is of an evaluation."""
     for name, value in entry.items():
         told = isinstance(value, str) and _SPLIT.fullmatch(name) and EVALUATION.search(value)
         if _FLAG.fullmatch(name):
@@ -93,7 +93,7 @@ def no_response(prompt: Any = None, response: Any = None, response_ids: Any = No
 
 
 def other_words(text: str, raw: bool) -> str | None:
-    """Why a text is more than the policy's answer, if it is; behind a `raw` prompt it lacks special tokens."""
+    """Why a text is more than one answer of the policy, if it is; after a `raw` prompt it has no special tokens."""
     role, reply = (_ROLE, "assistant\n") if raw else (_LINE, "\nassistant\n")
     begun = role.search(text)
     turns = _TURNS.search(text, 1) or (begun and reply in text[begun.end() - 1 :])

@@ -20,11 +20,11 @@ _DATA = re.compile(r"\.(?:jsonl|ndjson|csv|parquet|pt)(?:[.~-][\w.-]*)?$", re.IG
 """Endings of files that may hold rollouts."""
 _WITHIN = re.compile(r"(train_)?rollouts?(_data)?|train(ing)?|(global_)?step[_-]?\d+", re.IGNORECASE)
 _DEPTH = 5
-"""Folders within a folder of rollouts, and within these, that are searched for files, and how deep they may lie."""
+"""Names of folders within a folder of rollouts that are searched, too, and how deep they may lie."""
 _STEP = re.compile(r"(?:^|[._-])(?:global_)?step[_-]?(\d+)(?:$|[._-])", re.IGNORECASE)
 """The step in the name of a file or folder."""
 _ABOUT = re.compile(r"\..*|.*_metadata")
-"""Names of files about a run, or of a system, that lie beside its rollouts."""
+"""Names of hidden files and of files about a run, which lie beside its rollouts and are not read."""
 
 
 @dataclass(frozen=True)
@@ -96,8 +96,8 @@ def learnable(samples: Iterable[Sample], reading: Reading, notes: Counter, sourc
 
 def find(places: Sequence[Path]) -> RolloutFiles:
     """Find rollouts in folders or files, and guess their format. A ContractError says that there are none, that a file
-    is named twice, or that there are files of several formats. Files that are named one by one have the order and the
-    steps that they have in a folder. Names that tell of an evaluation are left out, unless all do."""
+    is named twice, or that there are files of several formats. Files that are named one by one get the order and steps
+    that they have in their folder. Files whose names tell of an evaluation are left out, unless all do."""
     if alone := all(is_file(place) for place in places):
         folders = _in_order(dict.fromkeys(place.parent for place in places))
         places = sorted(places, key=lambda place: (folders.index(place.parent), _by_number(place.name)))
@@ -166,7 +166,7 @@ def _apart(folder: Path) -> list[Path]:
 
 
 def _is_evaluation(path: Path, place: Path) -> bool:
-    """Whether a name below a place that was given, or that of a file itself, tells of an evaluation."""
+    """Whether the name of a file, or of a folder between it and the place that was given, tells of an evaluation."""
     parts = [path.stem] if path == place else [*path.relative_to(place).parent.parts, path.stem]
     return any(EVALUATION.search(part) for part in parts)
 
@@ -203,12 +203,12 @@ def _copies(files: Collection[Path]) -> list[str]:
 
 
 def _in_order(folders: Iterable[Path]) -> list[Path]:
-    """Folders by the numbers in their names, which a shell sorts as words, or as given if they differ in more."""
+    """Folders ordered by the numbers in their names, which a shell sorts as words; as given if they differ in more."""
     folders = list(folders)
     alike = len({re.sub(r"\d+", "", str(folder)) for folder in folders}) == 1
     return sorted(folders, key=_by_number) if alike else folders
 
 
 def _by_number(path: Path | str) -> list[str | int]:
-    """Names of steps lie in the order of the steps: 2.jsonl before 10.jsonl."""
+    """A sort key that compares numbers in names as numbers: 2.jsonl comes before 10.jsonl."""
     return [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", str(path))]

@@ -19,8 +19,8 @@ class Reading(Model):
     correct_above: float | None = None
     """A reward above this number meant a correct response; None for rewards of 0 and 1, or -1 and 1."""
     max_response_length: Count | None = None
-    """Tokens from which on a response counts as cut, where it does not say so itself; if None, a text counts as
-    complete, and ids as cut if they do not end with an end token."""
+    """Number of tokens from which on a response counts as cut, unless it says itself whether it was. If None, a text
+    counts as complete, and ids as cut if they do not end with an end token."""
     thinking: bool = False
     """True if chats are put into the template in thinking mode, where the template knows it."""
     template: str | None = None
@@ -31,7 +31,7 @@ class Reading(Model):
     template_fields: dict[str, Any] = {}
     """Further values that the chat template was given; those of a sample come before them."""
     ignored: tuple[str, ...] = ()
-    """What of the rollouts was not read although it may matter (`cocal fit --ignore`, `cocal.rollouts.replies`)."""
+    """Fields not read and checks not made although they may matter (`cocal fit --ignore`, `cocal.rollouts.replies`)."""
 
     def label(self, kind: str) -> str | None:
         """Name of the label that was given for a format with fields of its own; a ConfigError refuses other names."""
@@ -66,4 +66,4 @@ class Format:
     raw: bool = False
     """Whether texts of prompts are all that the policy read, and not messages of a user."""
     last: bool = False
-    """Whether it is asked after all others."""
+    """Whether it is tried after all other formats."""

@@ -35,7 +35,7 @@ def correctness(rewards: np.ndarray, where: Callable[[int], str], above: float |
 
 
 def check_bound(sample: Sample, above: float | None) -> None:
-    """Raise a ContractError if a response has a verdict, and a bound of rewards would turn it round."""
+    """Raise a ContractError if a response has a verdict that a bound for rewards would reverse."""
     if sample.correct is not None and above is not None and not 0 <= above < 1:
         raise ContractError(
             f"{sample.where}: has a verdict, and --correct-above {above:g} is for rewards; leave the flag out, or name "

@@ -50,7 +50,7 @@ NEEDED = {
     "response": ("response", "response_ids"),
     "label": ("correct", "reward"),
 }
-"""The things that a line may need, and the meanings any of which would do."""
+"""What a line may need, and the meanings of which one is enough."""
 _INSTEAD = (("messages", "input", "prompt"), ("response_ids", "response"), ("correct", "reward"))
 """Meanings of which a line needs one; if it has several, the first one is read."""
 _SAME = {"messages": "prompt", "input": "prompt"}
@@ -72,7 +72,7 @@ _PARTS = {
     ),
     "stop": re.compile("stop(?:_(?:str(?:ing)?s?|sequences|words?))?"),
 }
-"""Names of fields that may be a part of the prompt, or of the response or its end, which are read without them."""
+"""Names of fields that may hold a part of the prompt, of the response, or of its end, without which these are read."""
 _SETTINGS = "sampling_params", "generation_config", "generation_kwargs", "extra_body", "options"
 """Fields of settings, within which others of these names may stand."""
 _SENT = re.compile("(?:full|final|complete)_prompt|prompt_text")
@@ -86,7 +86,7 @@ class Fields:
     """Which fields of a file are taken for what."""
 
     taken: Mapping[str, str]
-    """Name of the field by its meaning, of those that the first line has."""
+    """Fields of the first line, by their meaning."""
     names: Mapping[str, Sequence[str]]
     """Names that the field of a meaning may have; a line need not have the fields of the first one."""
     unknown: tuple[str, ...] = ()
@@ -113,7 +113,7 @@ class Fields:
             mapping: Names of fields by their meaning, where a user gave them; they come first.
             needs: Names among `NEEDED` of what every line must have; labels that are not needed are not read.
             ignored: Names or meanings of fields that are not read.
-            named: Names of further fields of `Sample`, which have no other.
+            named: Names in the file of other fields of `Sample`, which are looked for under no other name.
         """
         if strange := [meaning for meaning in mapping if meaning not in FIELDS]:
             raise ConfigError(
@@ -284,8 +284,7 @@ def _part_of(name: str) -> str | None:
 
 
 def _each(entry: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
-    """The fields of a line, and those within its settings: the name of the field that holds it, its own, and its
-    value."""
+    """The fields of a line and of its settings: name of the field in the line, the field's own name, and its value."""
     within = {outer: entry[outer] for outer in _SETTINGS if isinstance(entry.get(outer), Mapping)}
     yield from ((name, name, value) for name, value in entry.items() if name not in within)
     for outer, values in within.items():
@@ -293,7 +292,7 @@ def _each(entry: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
 
 
 def _said(value: Any) -> list[str]:
-    """The words of a field, one after another; a number says none, nor does what is not set."""
+    """The texts in a field, in order; none in a number or an unset value."""
     if isinstance(value, Mapping):
         value = value["content"] if "content" in value else [*value.values()]
     if isinstance(value, LISTS):
@@ -307,7 +306,7 @@ def _given(value: Any, meaning: str) -> bool:
 
 
 def _counts(value: Any, meaning: str) -> bool:
-    """True of a number of tokens in the place of their ids."""
+    """True if a number of tokens stands where their ids should be."""
     return meaning in ("prompt_ids", "response_ids") and isinstance(value, (int, float))
 
 

@@ -8,8 +8,8 @@ from cocal.errors import ContractError
 
 
 class Padding:
-    """What of token ids is padding, by ids that pad (one may also end or begin a text), that end a response, with which
-    a prompt begins, and that a template writes behind the end of a response (`blanks`)."""
+    """Removes padding. Given are the ids that pad (one may also begin or end a text), that end a response, that begin a
+    prompt, and that the template writes after a response (`blanks`)."""
 
     def __init__(self, pads: Iterable[int], ends: Iterable[int], begins: Iterable[int], blanks: Iterable[int] = ()):
         self._pads, self._ends, self._begins = {*pads}, {*ends}, {*begins}
@@ -31,8 +31,8 @@ class Padding:
         return self._whole(ids, where, "prompt")
 
     def response(self, ids: np.ndarray, cut: bool | None, where: str) -> np.ndarray:
-        """A response without padding, int (n,), and without what a template writes behind its end. A ContractError says
-        that there is padding within it. That of a response which was `cut` at the limit may be an end token."""
+        """A response without padding, int (n,), and without what a template writes after its end. If the response was
+        `cut` at the limit, end tokens may be its padding. Raises a ContractError if there is padding within it."""
         run = _run(ids)
         if run < len(ids) and (int(ids[0]) in self._pads or (run > 1 and int(ids[0]) in self._ends)):
             ids = ids[run:]

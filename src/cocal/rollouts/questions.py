@@ -12,7 +12,7 @@ from cocal.errors import ContractError
 from cocal.store.rows import normalised
 
 _COPIED = 10
-"""Number of different rows from which on a repetition of all is no accident, if they are a quarter of the rows."""
+"""Least number of different rows whose repetition is no accident, provided that they are a quarter of all rows."""
 
 
 def same_question(
@@ -41,8 +41,8 @@ def same_question(
 
 
 def copies(rows: Sequence[Hashable], where: Callable[[int], str], what: str) -> list[str]:
-    """A sentence about rows, by `what` tells them apart, that repeat others; a warning where all are there more than
-    once. A ContractError names the place of a second half that is the first one again."""
+    """A sentence about repeated rows (`what` names what tells rows apart), with a warning if every row is repeated.
+    Raises a ContractError at the row where a second copy of the first half begins."""
     each = pd.Series(rows, dtype=object).map(hash)
     half = len(each) // 2
     various = each.nunique() >= max(_COPIED, half / 2)

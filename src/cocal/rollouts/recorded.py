@@ -66,7 +66,7 @@ def sampled_rows(
 
 
 def _entropy(best: np.ndarray) -> np.ndarray:
-    """Entropy of each token with all but the best as one outcome, float32 (length,), from float32 (length, k)."""
+    """Entropies, float32 (length,), from the best log-probabilities, float32 (length, k); the rest is one outcome."""
     shares = np.exp(best, dtype=np.float64)
     rest = np.clip(1 - shares.sum(axis=1, keepdims=True), 0, 1)
     shares = np.concatenate([shares, rest], axis=1)

@@ -1,5 +1,5 @@
-"""Replies as the template writes them, held against the texts: most must not lack the beginning or the end of thoughts,
-or special tokens, nor stand beside ids of other texts."""
+"""Checks of texts against the replies that the template writes: most must have the beginning and end of their thoughts
+and the special tokens, and must be the texts of the ids beside them."""
 
 import logging
 import re
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 MARKERS = "markers"
-"""What `--ignore` names where texts are read as they are, whatever the template says of replies."""
+"""Word for `--ignore` with which texts are read as they are, whatever the template writes in replies."""
 _ASKED, _THOUGHT, _REPLIED = "Userwords", "Thoughtwords", "Replywords"
 _OPENING = re.compile(r"<\|channel\|>(?!final)|<\|\w+\|?>|<[\w:]+>|\[[A-Z_]+\]|◁\w+▷")
 _CLOSING = re.compile(r"</[\w:]+>|<\w+\|>|\[/[A-Z_]+\]|◁/\w+▷")
@@ -28,15 +28,15 @@ _THOUGHTS = (
 _ASKS = re.compile(r"\bassistant:\s*(?:[^\n]*\s*<think>\s*)?$|### ?(?:response|assistant|answer):\s*$", re.IGNORECASE)
 """The end of a prompt that somebody has made of a chat by hand."""
 _LAST, _NEAR = 24, 30
-"""Tokens at the end of a prompt, and characters behind a marker there, within which it opens the response."""
+"""Tokens at the end of a prompt, and characters after a marker there, within which the marker opens the response."""
 _ESCAPED = re.compile(r"\\n(?![a-z])|\\u[0-9a-f]{4}|&(?:lt|gt|amp|quot|#\d+);")
-"""What stands in texts that were written as JSON or HTML once too often; LaTeX's commands have small letters."""
+"""Escape sequences of texts that were written as JSON or HTML once too often; LaTeX's commands have small letters."""
 _ROWS, _ROWS_OF_FILE = 512, 8
 """Rows of a block that are looked at, and those of each file in it whose ids are compared with their texts."""
 
 
 def _closes(marker: str) -> str | None:
-    """What closes that which a marker opens; None if nothing does."""
+    """The marker that closes what a marker opens; None if none does."""
     if marker == "<|channel|>":
         return marker  # of the channel that comes next
     if marker.endswith("|>"):
@@ -46,7 +46,7 @@ def _closes(marker: str) -> str | None:
 
 
 def _closings(text: str) -> set[str]:
-    """What may end thoughts in a text: by its form, or because of what the text opens."""
+    """Markers that may end thoughts in a text, by their form or because the text opens the thought."""
     openings = [opening for opening in _OPENING.findall(text) if opening != "<|channel|>"]
     return {*_CLOSING.findall(text), *map(_closes, openings)} - {None}
 
@@ -77,14 +77,14 @@ class Replies:
         }
         ended = [close for close in _closings(tails[1]) if close in tails[1] and close not in tails[0]]
         self.thinks = min(ended, default=None) if thinking else None
-        """What ends the thought that a reply in thinking mode begins by itself; None in the other mode."""
+        """The marker that ends the thought with which a reply in thinking mode begins; None in the other mode."""
         told = {close for close in _closings(template) if _THINKS.search(close)}  # another switch may let it think
         closing = told.union(*map(_closings, tails), filter(None, map(self.opened, tails)))
         self.closing = sorted(closing - {*map(_closes, self._turns)})
         """What may end a thought."""
 
     def opened(self, end: str) -> str | None:
-        """What closes the thought or channel that the end of a prompt opens; None if it opens none."""
+        """The marker that closes the thought or channel that the end of a prompt opens; None if it opens none."""
         for match in _OPENING.finditer(end):
             known = match[0] in self._template or _THINKS.search(match[0])
             close = _closes(match[0]) if known and match[0] not in self._turns else None
@@ -97,7 +97,7 @@ class Replies:
         return self._tokenizer.decode(row.prompt[-_LAST:])
 
     def unopened(self, sample: Sample, row: Encoded) -> str | None:
-        """What closes a thought in a response that neither it nor the prompt has opened, or the prompt has closed."""
+        """The marker that closes a thought that neither response nor prompt opened, or that the prompt has closed."""
         text, end = sample.response or "", self.ending(row)
         for close in () if self.opened(end) else self.closing:
             opened = any(_closes(mark) == close for mark in _OPENING.findall(text.partition(close)[0]))
@@ -108,7 +108,7 @@ class Replies:
 
     @cached_property
     def bare(self) -> str:
-        """How a prompt ends whose special tokens were left out; empty where its end has none, or nothing else."""
+        """The first line of a prompt's end without its special tokens; empty if the end has none or nothing else."""
         ids = self._tokenizer(self._tail, add_special_tokens=False)["input_ids"]
         left = self._tokenizer.decode(ids, skip_special_tokens=True).strip()
         return "" if left == self._tail.strip() else left.partition("\n")[0]
@@ -124,7 +124,7 @@ class Replies:
         return sorted(token for token in marks if token not in self._before)  # those begin any turn
 
     def _behind(self, reply: Mapping[str, Any]) -> str:
-        """What is rendered of a reply behind the words of the user; nothing where the template refuses it."""
+        """What the template writes of a reply after the user's words; empty if it refuses the reply."""
         try:
             text = self._render([{"role": "user", "content": _ASKED}, {"role": "assistant", **reply}], False)
         except Exception:  # templates are programs: some refuse a reply, or one in parts
@@ -139,12 +139,12 @@ def check(
     encoded: Sequence[Encoded],
     ignored: Collection[str],
 ) -> None:
-    """Refuse responses that are mostly not what the policy wrote, or behind prompts that it has not read. Raises a
-    ContractError if so; the message names the first row of the kind. Single rows are warned of.
+    """Refuse responses if most are not what the policy wrote, or answer prompts that it has not read. Raises a
+    ContractError that names the first row of the kind; if there are fewer, a warning does.
 
     Args:
         replies: How the template begins a reply; None without a template.
-        ignored: `MARKERS` if the template's say nothing; `response` or `prompt` if their texts are not those of ids.
+        ignored: `MARKERS` to leave out what the template tells; `response` or `prompt` not to compare ids with texts.
     """
     looked = [*zip(samples, encoded, strict=True)][:_ROWS]
     texts = [(sample, sample.response[:_ROWS]) for sample, _ in looked if sample.response][:_ROWS_OF_FILE]
@@ -201,7 +201,7 @@ def check(
 
 
 def _escaped(text: str) -> str | None:
-    """What was escaped in a text that lacks such characters themselves; None if nothing was."""
+    """An escape sequence in a text that lacks the character for which it stands; None if there is none."""
     match = _ESCAPED.search(text)
     return match[0] if match and ("<" if match[0].startswith("&") else "\n") not in text else None
 
@@ -220,7 +220,7 @@ def judge(rows: Sequence[tuple[Sample, str | None]], problem: str, remedy: str, 
 
 
 def _other(tokenizer: "PreTrainedTokenizerBase", ids: Sequence[int], text: str) -> str | None:
-    """What ids say, where it is another text than the one beside them, of which either may lack a part; else None."""
+    """The text of the ids if it differs from the text beside them, neither being a part of the other; else None."""
     whole = tokenizer.decode(ids, clean_up_tokenization_spaces=False)
     for said in (whole, tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)):
         ours, theirs = ("".join(comparable(words).split()) for words in (said, text))

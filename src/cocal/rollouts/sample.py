@@ -140,7 +140,7 @@ class Sample(BaseModel):
         return self.model_copy(update=new)
 
     def _as_its_mask_says(self) -> "Sample":
-        """Left out if the mask excludes words, which are of others; one id again and again at the end is padding."""
+        """The sample, left out if its mask excludes tokens of others; one id repeated at the end is padding."""
         if self.left_out is not None or self.mask is None or not self.mask.any():
             return self
         words = int(np.flatnonzero(self.mask)[-1]) + 1
@@ -188,7 +188,8 @@ class Sample(BaseModel):
 
     @property
     def ended_by(self) -> list[int] | None:
-        """Ids that end a text that was not cut, where an engine has ended it; None if the policy did by its own end."""
+        """Ids that end a text that was not cut, if an engine ended it: none after a string, or the token. None if the
+        policy ended it by its own end token."""
         if isinstance(self.stop, str) or self.finish_reason == "stop_sequence":
             return []
         return None if self.stop is None else [self.stop]

@@ -69,10 +69,10 @@ class ConfidenceBody(Row):
 
 
 def other_mode(body: Any, values: Mapping[str, Any], defaults: dict[str, Any] | None) -> bool:
-    """Whether the chat of vLLM's body is put into the template otherwise than those that the companion was fitted on.
+    """Whether this request renders its chat otherwise than the companion's rollouts were rendered.
 
     Args:
-        values: What the template was given for those: their mode of thinking and further values.
+        values: What the template was given for the rollouts: their mode of thinking and further values.
         defaults: vLLM's usual settings of the template.
     """
     given = body.build_chat_params(None, "auto").with_defaults(defaults).chat_template_kwargs
@@ -86,14 +86,13 @@ def other_mode(body: Any, values: Mapping[str, Any], defaults: dict[str, Any] | 
 
 
 def _told(values: Mapping[str, Any]) -> dict[str, tuple[type, Any]]:
-    """What a template is told by values: not that one is false or missing, but 0 and an empty text are not false to
-    each template."""
+    """The values as a template sees them: False and None count as missing; 0 and "" do not."""
     return {name: (type(value), value) for name, value in values.items() if value is not None and value is not False}
 
 
 def telling(body: Any) -> list[str]:
-    """The fields of vLLM's body that ask for what a withheld answer would say: for tokens of the prompt, or for such as
-    might have been drawn."""
+    """Fields of the request that would reveal a withheld answer: log-probabilities of the prompt, or of tokens that
+    were not drawn."""
     others = "top_logprobs" if hasattr(body, "top_logprobs") else "logprobs"
     asked = {name: getattr(body, name, None) for name in ("echo", "logprob_token_ids", others)}
     return ["prompt_logprobs"] * (body.prompt_logprobs is not None) + [name for name, value in asked.items() if value]

@@ -66,8 +66,8 @@ def _keep(choice: dict[str, Any]) -> None:
 
 
 def _withhold(choice: dict[str, Any], why: str) -> None:
-    """Leave of a choice what is the same whatever its text is. Why it ended would tell whether a stop string came, and
-    a confidence, where a word is forbidden, whether it is still the same text."""
+    """Remove from a choice all that depends on its text. The finish reason would reveal a stop string; a confidence
+    would reveal whether forbidding a word changed the text."""
     told = {"index": choice["index"], "finish_reason": "content_filter", "abstained": True}
     told |= {"text": "", "refusal": why} if "text" in choice else {}
     told |= {
@@ -78,8 +78,8 @@ def _withhold(choice: dict[str, Any], why: str) -> None:
 
 
 def _outside(answer: dict[str, Any]) -> dict[str, Any]:
-    """What stands outside the choices of an answer or event of which a choice is withheld. How many tokens it has would
-    tell where it ended, so that only those of the prompt are counted."""
+    """The fields of an answer outside its choices if one is withheld. Only prompt tokens are counted: the number of
+    generated ones would reveal where it ended."""
     told = {name: answer[name] for name in ("id", "object", "created", "model", "choices") if name in answer}
     if usage := answer.get("usage"):
         told["usage"] = {

@@ -100,7 +100,7 @@ class Scorer:
         return self.of(output, None if response and response[-1] in self.ends else STOPPED)
 
     def of(self, output: Any, reason: str | None = None) -> Confidence:
-        """The confidence by what comes with an output, which may be None, with this reason if it has a value."""
+        """The confidence in an engine's output, or `FAILED` if there is none; `reason` is attached to a value."""
         values = output and (output.kv_transfer_params or {}).get(CONFIDENCES)
         if not values or not np.isfinite(values).all():  # the states of a model may overflow in its precision
             return Confidence(None, FAILED)
@@ -113,7 +113,7 @@ class Recorder:
     """The confidences in the responses that the engine generates for one call of the API.
 
     Args:
-        reason: That of all confidences with a value which have none of their own.
+        reason: Attached to every confidence with a value that has no reason of its own.
         every, below: What is asked of growing responses (`cocal.engines.states.asking`).
     """
 

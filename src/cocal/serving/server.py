@@ -55,7 +55,7 @@ OPEN = frozenset(
 )
 """Routes of vLLM's that tell nothing of what the model writes, and need no key where nothing is withheld."""
 GUARDED = frozenset(("/tokenize", "/detokenize"))
-"""Routes that tell as little, but compute for whoever asks, who needs the key."""
+"""Routes that reveal nothing but use computing time, and so need the key."""
 OWN = frozenset(("/", "/v1/chat/completions", "/v1/completions", "/v1/confidence"))
 """Routes of ours that stay on; they withhold what is to be withheld."""
 router = APIRouter()
@@ -138,8 +138,8 @@ class Service:
 
 
 def secure(app: FastAPI, withholds: bool) -> None:
-    """Ask for the API key wherever the model answers and, where answers may be withheld, turn off what cannot do so.
-    Routes that are not named above count as such, also those that another version or plug-in brings."""
+    """Require the API key on every route that generates. Where answers may be withheld, turn off routes that cannot
+    withhold them. Unknown routes count as such, also those of another version or plug-in."""
     unnamed = [route for route in app.routes if getattr(route, "path", None) not in OPEN | GUARDED | OWN]
     # vLLM asks for the key below /v1 and the like alone, although /invocations generates
     paths = (getattr(route, "path", "/").partition("{")[0] for route in unnamed)

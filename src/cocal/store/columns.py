@@ -1,7 +1,7 @@
 """The names of the columns of responses, for whoever declares some without the libraries of their contract."""
 
 ON_REQUEST = ("best_logprobs", "best_entropy")
-"""Those that evaluation responses have only where a study asks for them, and rollouts never."""
+"""Columns that evaluation responses have only if a study asks for them, and rollouts never."""
 RESPONSES = (
     *("dataset", "question_id", "response_id", "step", "sample", "prompt_ids", "response_ids", "logprobs", "text"),
     *("length", "finish_reason", "truncated", "mean_logprob", "answer", "answer_class", "correct", "exact_match"),

@@ -24,13 +24,13 @@ from cocal_study.stages.base import stage_of
 
 def run_trace(options: argparse.Namespace) -> None:
     """Print each ancestor once, below what was made from it, with its digest and what it says of itself; of a cell, the
-    way back of its number."""
+    provenance of its number."""
     if not options.result.exists() and (inside := Path("results", options.result)).exists():
         options.result = inside
     if options.cell:
-        from cocal_study.exhibits.base.way_back import page_of, way_back
+        from cocal_study.exhibits.base.provenance import page_of, provenance_of
 
-        print(page_of(options.result, way_back(options.result, *options.cell), commit_of(options.result)))
+        print(page_of(options.result, provenance_of(options.result, *options.cell), commit_of(options.result)))
         return
     if (options.result.parent.parent / GATHERED).exists():
         print(*behind(options.result), sep="\n")

@@ -94,7 +94,7 @@ class ImportedSettings(Model):
 
 
 class ExistingSettings(Model):
-    """What every checkpoint that exists already has, wherever it comes from."""
+    """What every existing checkpoint states, whatever its source."""
 
     label: str
     depth: Count

@@ -29,8 +29,8 @@ UNSEEDED = -1
 """Seed of a method without seeds in a predictions table."""
 
 _NOT_SWEPT = {"source_step": -1, "validation_step": -1, "layer": -1, "pooling": ""}
-"""The dimensions that a sweep can have, which are what companions of one method learnt from and which states they read,
-with their labels if they are not swept."""
+"""Dimensions that a sweep can have (what companions of one method learnt from, and the states that they read), with
+their labels where they are not swept."""
 
 
 class _Cell(NamedTuple):
@@ -53,18 +53,22 @@ class _Cell(NamedTuple):
 
 @dataclass(frozen=True)
 class _Evaluation:
-    """The metrics of a cell on one dataset, or their macro average over several, by companion seed, or (UNSEEDED,): the
-    values of all responses, float64 [seeds, metrics], and of the resamples, float64 [seeds, resamples, metrics], the
-    number of responses, which is the same for all seeds, and of valid confidences, int64 [seeds], the `RATES`, float64
-    [seeds, rates], and a digest of the questions, which tells evaluations that share their resamples."""
+    """The metrics of a cell on one dataset, or their macro average over several."""
 
     seeds: tuple[int, ...]
+    """Seeds of the companions, or (UNSEEDED,)."""
     values: np.ndarray
+    """float64 [seeds, metrics], of all responses."""
     resampled: np.ndarray
+    """float64 [seeds, resamples, metrics], of the resamples."""
     n: int
+    """Number of responses, the same for all seeds."""
     n_valid: np.ndarray
+    """int64 [seeds], numbers of valid confidences."""
     rates: np.ndarray
+    """float64 [seeds, rates], the `RATES`."""
     questions: str
+    """Digest of the questions; evaluations that share it share their resamples."""
 
     @classmethod
     def average(cls, parts: Sequence["_Evaluation"], metrics: Sequence[str]) -> "_Evaluation":

@@ -59,7 +59,7 @@ def at_chance(resamples: Resamples, key: Key) -> bool:
 
 
 def pairs_in_table(methods: Sequence[str]) -> list[tuple[str, str]]:
-    """The pairs of tables/comparisons: each of our methods with each baseline; the two variants meet once."""
+    """The pairs in tables/comparisons: each of our methods with each baseline; our two variants once."""
     ours = [name for name in OURS if name in methods]
     return [
         (method, baseline)

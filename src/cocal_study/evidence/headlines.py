@@ -37,7 +37,7 @@ positive; NaN where there are none."""
 KEYS = ["dataset", "method", "metric"]
 """The columns that tell the rows of a main table apart."""
 SECOND = "second_"
-"""Beginning of the columns that tell the same of the second sampling."""
+"""Prefix of the columns with the same numbers under the second sampling."""
 _NEAR = 2 / 3
 """A baseline is nearer to chance than the paper's where its AUROC lies less than this share of the paper's distance
 above one half, the rule of the required conditions (tables/conditions)."""
@@ -56,7 +56,7 @@ class Pair(NamedTuple):
 
     @property
     def case(self) -> Case:
-        """Where a study reads it."""
+        """The case in which a study reads it."""
         return Case("first", self.dataset, PAPER_STAGES[-1], None, MAIN)
 
     @property
@@ -86,8 +86,8 @@ TOLERANCE = {COMPARABLE: 0.02}
 
 
 class Sampled(NamedTuple):
-    """What there is of one sampling of the evaluation: a study, and the tables that were gathered of its replicates, of
-    which the first one that has both rows of a comparison tells it."""
+    """One sampling of the evaluation: the study's own numbers, and tables of its replicates. A comparison is read from
+    the first table that has both of its rows."""
 
     study: Reader
     gathered: Sequence[pd.DataFrame] = ()

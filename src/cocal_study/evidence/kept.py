@@ -1,6 +1,6 @@
-"""What is kept of a replicate: what its metrics are computed from without any model, for its policies before and after
-training and under both samplings, in one small file: labels, lengths and questions of the responses, and of each
-confidence the order in which it puts the responses of a set, with the mean of each bin.
+"""What is kept of a replicate in one small file, from which its metrics follow without a model: labels, lengths and
+questions of the responses, before and after training and under both samplings. For each confidence it keeps the order
+of a set's responses and each bin's mean.
 
 The values themselves would take four times the space. Nor does any metric tell responses apart that are neighbours in
 the order, of one label and of one bin, so that these share a level. Only the levels are kept, and every metric follows
@@ -136,9 +136,9 @@ def _in_order(predictions: pd.DataFrame, rows: pd.DataFrame) -> np.ndarray:
 
 
 def _coded(confidences: np.ndarray, correct: np.ndarray, dataset: np.ndarray, bins: int) -> dict[str, np.ndarray]:
-    """What is kept of confidences (confidences, n): each response's level in its set, as its low and its high byte,
-    uint8 (2, confidences, n), `_INVALID` for NaN; and for each set and bin, (confidences, sets, bins), the first level,
-    uint16, and the mean, float64, of which that of an empty bin means nothing."""
+    """What is kept of confidences (confidences, n). For each response it is the level in its set, as low and high byte,
+    uint8 (2, confidences, n), `_INVALID` for NaN. For each set and bin, (confidences, sets, bins), it is the first
+    level, uint16, and the mean, float64; the mean of an empty bin has no meaning."""
     sets = int(dataset.max()) + 1
     level = np.full(confidences.shape, _INVALID, np.uint16)
     first, mean = (np.zeros((len(confidences), sets, bins), dtype) for dtype in (np.uint16, np.float64))

@@ -172,7 +172,7 @@ class _Predicate(Model, ABC):
         return self.deciding([list(zip(*case, strict=True)) for case in judged])
 
     def deciding(self, cases: Sequence[Sequence[tuple[Margin, str]]]) -> tuple[Margin, str]:
-        """The same of margins that have their verdicts."""
+        """The deciding margin and its verdict, among margins that already have theirs."""
 
         def favour(judged: tuple[Margin, str]) -> tuple[int, float]:
             return FAVOUR[judged[1]], judged[0].value

@@ -72,8 +72,7 @@ class Published:
         return value / (100 if metric == "accuracy" else 1), place
 
     def numbers(self, part: str) -> list[float]:
-        """The numbers of the sentence that holds this text. Raises ContractError if no sentence holds it, or several
-        do."""
+        """The numbers of the sentence that holds this text. Raises ContractError if no sentence does, or several do."""
         matches = [numbers for sentence, numbers in self.sentences.items() if part in sentence]
         if len(matches) != 1:
             raise ContractError(f"config/paper/text.yaml: {len(matches)} sentences hold {part!r}; one is needed")

@@ -34,10 +34,13 @@ the linear probe, and the policy's token probability after Platt scaling."""
 MEASURED = ("accuracy", "mean_confidence", "ece", "brier", "log_loss", "auroc")
 _PLACE = ["axis", "level", "replicate"]
 COLUMNS = (*_PLACE, "method", "rollout_accuracy", "final_accuracy", "learnt", "learnt_right", *MEASURED)
-"""Columns of the measured points: condition, value and replicate; the method; accuracy of all rollouts, and of the
-final policy on the same questions under the same sampling; number of responses that the companion learnt from, and the
-share of these that are right; and, as means over the mathematical sets, accuracy of the evaluated responses and the
-method's metrics."""
+"""Columns of the measured points:
+
+* condition, value and replicate, and the method;
+* accuracy of all rollouts, and of the final policy on the same questions under the same sampling;
+* number of responses that the companion learnt from, and the share of these that are right;
+* as means over the mathematical sets, accuracy of the evaluated responses and the method's metrics.
+"""
 
 
 def measured(regimes: Path, number: int, folder: Path) -> pd.DataFrame:

@@ -256,7 +256,7 @@ class StudySource(Reader):
 
 
 def _standing(step: int | None, paper: Sequence[int], own: Sequence[int], what: str) -> int:
-    """The study's step in the place that a step has among the paper's; it has to have as many."""
+    """The study's step at the same position as this one among the paper's; both must have equally many steps."""
     if step == paper[-1]:
         return own[-1]
     if len(own) != len(paper):

@@ -238,9 +238,9 @@ def _of_replicates(claim: Claim, score: str, replicates: pd.DataFrame | None, le
 
 
 def joined(replicates: pd.DataFrame | None, central: pd.DataFrame | None) -> pd.DataFrame | None:
-    """What replicates have gathered: of the claims that all those of the central comparison could assess, what these
-    found and, for numbers that they lack, what replicates of the whole study did, since a number means the same
-    policies in both; of the other claims, what replicates of the whole study found."""
+    """Gathered claims. A claim that all replicates of the central comparison could assess is judged by them, and by
+    those replicates of the whole study that they lack, since a number means the same policies in both. The other claims
+    are judged by replicates of the whole study."""
     if central is None or replicates is None:
         return replicates if central is None else central
     margins = central[(central["source"] == STUDY) & (central["case"] > 0)]

@@ -27,7 +27,7 @@ from cocal_study.planning.replicates import REQUIRED
 from cocal_study.planning.results import companion_folder, metrics_file, questions_file, responses_file, rollouts_folder
 
 _REPORTED, _SIZE = "reported", "size"
-"""What is asked of a value beside `REQUIRED`: nothing, or nothing since it follows from the size of the study."""
+"""Obligations beside `REQUIRED`: none, or none because the size of the study decides."""
 _NONE = float("nan")
 """A value that the paper does not state."""
 _FACTOR = 1.5
@@ -260,7 +260,7 @@ def _learnt(replayed: CompanionSpec, published: Published) -> Iterator[tuple]:
 
 
 def _known(layout: Layout, metrics: Cube, answered: Sequence[pd.DataFrame], published: Published) -> Iterator[tuple]:
-    """What the policy knows without a companion, and on how many responses everything is measured."""
+    """What the policy knows without a companion, and numbers of evaluated responses."""
     for name in layout.known:
         paper, place = published.metric("main", name, "auroc")
         value = _read(layout, metrics, name, MATHEMATICS, "auroc")["value"]

@@ -19,7 +19,7 @@ MEMBER, TOGETHER, UPDATED, SCALED = "member", "seeds together", "paper's updates
 PROBE, TOKENS, BOTH, RECIPE = "probe", "tokens", "states and tokens", "cocal fit"
 OWN, LENGTH = "token-probability", "length"
 PAPER_UPDATES = 5940
-"""152,065 responses in batches of 256, ten times over."""
+"""Updates in ten passes over the paper's 152,065 responses, in batches of 256."""
 SCORES = ("auroc", "auroc_within", "ece", "brier")
 _LABELS = {
     MEMBER: "The paper's fit, one seed",

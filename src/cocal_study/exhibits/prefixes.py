@@ -43,7 +43,7 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
 
 
 def prepare(layout: Layout, prefixes: pd.DataFrame) -> pd.DataFrame:
-    """What was measured, as it is drawn: the rows of the study that is drawn, or of all if there is but another."""
+    """The measured rows of the drawn study, or all rows if only another study was measured."""
     own = prefixes[prefixes["backbone"] == layout.backbone]
     return (own if len(own) else prefixes)[list(COLUMNS)].reset_index(drop=True)
 

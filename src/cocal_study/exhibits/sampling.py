@@ -28,7 +28,7 @@ from cocal_study.planning.plan import has_methods, macro_averages
 from cocal_study.planning.results import metrics_file
 
 _BESIDE = ("language_model_main", "language_model_ood")
-"""What the verdict shows beside, of a policy that answers once."""
+"""Inputs of the verdict that come from a policy evaluated once, and are left out here."""
 METRICS = ("accuracy", "mean_confidence", "ece", "auroc", WITHIN)
 _PAPER = GenerationSettings()
 """The paper's sampling, which is the default."""

@@ -110,7 +110,7 @@ def prepare(
 
 
 def _completed(central: pd.DataFrame | None, whole: pd.DataFrame | None) -> pd.DataFrame | None:
-    """What was gathered of the central comparison, with the replicates that it lacks."""
+    """Numbers of the central comparison, completed by those of the whole study's replicates that it lacks."""
     return central if central is None or whole is None else completed(central, whole, KEYS, "metric")
 
 

@@ -1,5 +1,4 @@
-"""The interface of all generation engines, their sampling parameters, and the opening of the one that a configuration
-names."""
+"""The interface of all generation engines, their sampling parameters, and the opening of a configuration's engine."""
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager

@@ -55,9 +55,8 @@ def prompts_of(rollouts: pd.DataFrame) -> pd.DataFrame:
 
 
 def groups_of(responses: pd.DataFrame) -> np.ndarray:
-    """Number the groups of responses to the same question in the same step, int64 (n,), from the columns step,
-    dataset, question_id and sample. A question that occurs twice in a step, because an epoch ends there, has two
-    groups."""
+    """Number the groups of responses to the same question in the same step, int64 (n,), from the columns step, dataset,
+    question_id and sample. A question that occurs twice in a step, because an epoch ends there, has two."""
     question = ["step", *_QUESTION]
     occurrence = responses.groupby([*question, "sample"], sort=False).cumcount()
     return responses.groupby([*question, occurrence], sort=False).ngroup().to_numpy()

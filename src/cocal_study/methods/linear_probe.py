@@ -59,8 +59,7 @@ class LinearProbe(NamedTuple):
 
 def learn(target: Target | None, training: LabelledStates, validation: LabelledStates) -> LinearProbe:
     """Fit a probe for the target of a companion with each penalty, and keep that of the lowest squared error against
-    correctness on validation, the criterion by which companions choose their best pass. Both parts have at least one
-    response."""
+    correctness on validation, the criterion by which companions choose their best pass. Neither part is empty."""
     states, correct, group_accuracy, _ = training
     targets = confidence_targets(target or "binary", correct, group_accuracy).astype(np.float64)
     if np.ptp(targets) == 0:

@@ -148,8 +148,8 @@ def ablation_states(study: Study, backbone: str) -> list[str]:
 
 
 def prompt_companion(study: Study) -> CompanionSettings:
-    """Settings of the pre-generation companions. Each row stands for a group, and a batch for as many rollouts as
-    CoCal's batches hold."""
+    """Settings of the pre-generation companions: a row for each group, and as many groups in a batch as hold one batch
+    of CoCal's responses."""
     questions = max(1, study.companion.batch_size // study.policy.responses_per_question)
     return study.companion.model_copy(update={"targets": ("question",), "batch_size": questions})
 

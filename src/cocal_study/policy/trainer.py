@@ -109,8 +109,8 @@ class RecordingGRPOTrainer(RolloutCapture, GRPOTrainer):
 
     @property
     def _trusts_vllm(self) -> bool:
-        """True if vLLM's log-probabilities are those of the policy, as the first update of every step makes sure: at
-        another temperature than 1, TRL's vLLM divides its logits by it."""
+        """True if vLLM's log-probabilities are taken as the policy's, which the first update of every step checks.
+        False at temperatures other than 1, by which TRL's vLLM divides the logits."""
         return self.use_vllm and self._policy.temperature == 1
 
     def _given_logprobs(self, batch):

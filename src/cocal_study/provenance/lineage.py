@@ -151,8 +151,8 @@ the steps are those of a companion's prefix."""
 
 
 class Source:
-    """A file or folder from which a stage makes its product, and facts in which it has to differ from the product, or
-    that the product does not have (`must`)."""
+    """A file or folder from which a stage makes its product, and facts that it must state (`must`) although the
+    product's differ, or the product lacks them."""
 
     def __init__(self, path: str | Path, **must: str | int):
         self.path = Path(path)

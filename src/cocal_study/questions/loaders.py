@@ -177,7 +177,7 @@ Answer = Annotated[str | int | float, PlainValidator(_answer)]
 
 
 class _Record(BaseModel):
-    """The fields of a record; further fields are ignored, and null counts as missing in an optional field."""
+    """The fields of a record. Others are ignored; in optional fields null means missing."""
 
     question: Text
     answer: Answer

@@ -19,8 +19,8 @@ AS_MUCH = 1.02
 
 
 OnGpu = Literal["update", "engine", "engine and policy", "policy", "companions"]
-"""What a job holds on its GPUs: a training with its moments and its engine, an engine that samples, a policy beside it,
-a policy that reads responses, companions."""
+"""What a job holds on its GPUs: `update` a training with Adam's moments and its engine; `engine` one that samples;
+`engine and policy` both; `policy` a model that reads responses; `companions` companions."""
 HELD: dict[str, OnGpu] = {
     "train_": "update",
     "import_rollouts": "policy",
@@ -32,8 +32,8 @@ HELD: dict[str, OnGpu] = {
     "online": "companions",
     "latency": "engine and policy",
 }
-"""By the rule's name. `train_` stands for all rules that begin with it, and any other also for its variants, as
-`responses` for `factual_responses`."""
+"""The kind by the rule's name. `train_` is a prefix; the others also match as suffixes, as `responses` does in
+`factual_responses`."""
 
 
 def held_by(rule: str) -> OnGpu | None:

@@ -86,8 +86,8 @@ class Stage(Model):
         return [source.path for source in self.sources()]
 
     def writes(self) -> list[Path]:
-        """Places that one process at a time may write: the run folder, whose files become the outputs, or else the
-        first output."""
+        """Paths that only one process at a time may write: the run folder, whose files become the outputs, or without
+        one the first output."""
         made = (name for name, mark in _marks(type(self)).items() if isinstance(mark, Kind))
         place = getattr(self, "run_folder", None) or getattr(self, next(made))
         return [place] if place else []
@@ -97,7 +97,7 @@ class Stage(Model):
         return []
 
     def declared(self) -> Any:
-        """What it looks up by the names in its settings, if its products depend on that."""
+        """Declarations that it looks up by names in its settings, if its products depend on them."""
         return None
 
     def attributes(self, output: Path, settings: Any, **facts: str | int | None) -> dict[str, str]:
@@ -220,8 +220,7 @@ def flags_of(command: str) -> list[Flag]:
 
 
 def job_of(options: argparse.Namespace) -> Stage:
-    """The job that the flags of a command describe. Raises ConfigError if a value is not valid; the message names its
-    flag."""
+    """The job that the flags of a command describe. A ConfigError names the flag whose value is not valid."""
     stage, content = stage_of(options.command), {}
     for name, field in stage.model_fields.items():
         value, flag, kind = getattr(options, name), _flag(name), _bare(field.annotation)

@@ -52,8 +52,7 @@ class Rule:
     make: Callable[..., Job]
     """The job of some values of the wildcards, given its places."""
     places: Mapping[str, str]
-    """What its stage is told of outputs and of a folder for unfinished work: paths by the names of fields, with
-    wildcards in braces."""
+    """Paths that the stage gets for outputs and unfinished work, by field, with wildcards in braces."""
     files: Sequence[str] = ()
     """What a job makes, where that is not the places themselves."""
     limits: Mapping[str, Iterable[str]] = field(default_factory=dict)

@@ -27,18 +27,18 @@ class Recalibrate(Cell):
     baselines: tuple[str, ...]
     settings: EstimatorSettings = EstimatorSettings()
     split: CompanionSettings = CompanionSettings()
-    """JSON: settings of companions, whose split of the questions is taken"""
+    """JSON: settings of companions, of which only the split of the questions is used"""
     verifier: VerifierSettings = VerifierSettings()
     samples: EvaluationSets
     pool: Pool = 10
     rollouts: In
     questions: TrainingSet
     evaluated: tuple[In, ...]
-    """evaluation sets, never to learn from"""
+    """evaluation sets, from which nothing may learn"""
     responses: Path
     """folder of {set}.parquet, to score"""
     previous_stage: Count | None = None
-    """step after which the last stage begins, to learn from its rollouts too"""
+    """last step before the last stage; baselines also learn from that stage's rollouts alone"""
     rollout_features: Path | None = None
     """feature store of the rollouts, for baselines that read states"""
     resampled: Path | None = None

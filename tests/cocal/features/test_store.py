@@ -139,8 +139,8 @@ def test_an_existing_store_is_resumed_with_its_own_layout_alone(store: Path, cha
 
 def test_writes_of_wrong_shape_rows_lengths_or_values_are_refused(tmp_path: Path):
     writer, features = create(tmp_path / "f.zarr", dtype="bfloat16"), states()
-    unfit = np.stack([features[:4]] * 3)
-    unfit[[0, 1, 2], 2, 1, 0, 2] = np.nan, np.inf, 3.4e38
+    invalid = np.stack([features[:4]] * 3)
+    invalid[[0, 1, 2], 2, 1, 0, 2] = np.nan, np.inf, 3.4e38
     ids = np.arange(4)
     for start, given, lengths, block, message in (
         (2, ids, ids + 1, features[2:6], "whole chunks"),
@@ -149,7 +149,7 @@ def test_writes_of_wrong_shape_rows_lengths_or_values_are_refused(tmp_path: Path
         (0, ids, ids + 1, features[:4, :1], "of shape"),
         (0, ids[:3], ids + 1, features[:4], "of shape"),
         (0, ids, ids, features[:4], r"row 0 .* length below 1"),
-        *((4, ids, ids + 1, one, r"row 6 \(response_id 2\) has a feature that is not finite") for one in unfit),
+        *((4, ids, ids + 1, one, r"row 6 \(response_id 2\) has a feature that is not finite") for one in invalid),
     ):
         rows = {"response_id": given, "question_id": ["q"] * len(block), "length": lengths}
         with pytest.raises(ContractError, match=message):

@@ -290,7 +290,7 @@ def test_texts_stay_out_and_question_sets_are_named(published, smoke):
         assert f"* {label}: " in page
 
 
-def test_the_way_back_in_a_bundle_goes_on_where_its_files_end(published, smoke, monkeypatch, capsys):
+def test_the_provenance_in_a_bundle_goes_on_where_its_files_end(published, smoke, monkeypatch, capsys):
     cell = ["--cell", "cocal-group", "smoke-small", "ece"]
     monkeypatch.chdir(smoke)
     assert main(["trace", "results/tables/main.csv", *cell]) == 0

@@ -18,7 +18,7 @@ def _added() -> list[ModuleType]:
 
 
 def commands_with(word: str | None) -> Mapping[str, Command]:
-    """The commands for a policy of one's own, and those that are added unless the word is one of the former."""
+    """The library's commands, and those that other distributions add unless the word is one of the library's."""
     commands = dict(OWN)
     if word not in OWN:
         for module in _added():

@@ -69,7 +69,7 @@ def read(path: Path, reward_key: str = "", ignored: Collection[str] = ()) -> lis
 
 
 def _rollout(place: int, entry: Any) -> str:
-    """What the samples of one rollout have in common; each is one of its own where slime has set no id."""
+    """A name that the samples of one rollout share; if slime has set no id, each is a rollout of its own."""
     named = isinstance(entry, dict) and entry.get("rollout_id") is not None
     return f"{entry.get('group_index')} {entry['rollout_id']}" if named else str(place)
 
@@ -89,7 +89,7 @@ def _content(path: Path) -> Any:
 
 
 def _check_size(path: Path) -> None:
-    """PyTorch does not compress what it saves. An archive that grows was not written by it, and may grow endlessly."""
+    """Refuse an archive that grows when unpacked: PyTorch does not compress, and this one may grow endlessly."""
     if zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as archive:
             unpacked, bound = sum(member.file_size for member in archive.infolist()), path.stat().st_size

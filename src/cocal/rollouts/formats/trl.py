@@ -25,7 +25,7 @@ _NO_REWARDS = {"step", "prompt", "completion", "advantage", "mode"}
 
 
 def files(folder: Path, gaps: bool = False) -> dict[int, Path]:
-    """Tables by rollout step. Numbers of TRL's tables that are unevenly spaced are those of updates, if there may be
+    """Tables by rollout step. Unevenly spaced numbers of TRL's tables are kept, as numbers of updates, if there may be
     `gaps`; otherwise a table is missing, which is a ContractError."""
     tables = numbered(folder, r"(?:completions_|step-)(\d+)\.parquet", "step-00001.parquet")
     numbers = [number for number in tables if number > 0]  # table 0 is of an evaluation before the training
@@ -101,8 +101,8 @@ def _recorded(path: Path) -> list[Sample]:
 
 
 def _useless(path: Path) -> str | None:
-    """Why there is nothing to learn from TRL's table, as its neighbours and the last checkpoint tell; a table before
-    the training is of an evaluation, as are those that hold no other prompts."""
+    """Why TRL's table has nothing to learn from, judged by its neighbours and the last checkpoint; None if it has. A
+    table from before the training is of an evaluation, and so are tables that have no other prompts."""
     from cocal.store.parquet import columns_of
 
     earlier = sorted(table for table in path.parent.glob("completions_*.parquet") if table.name < path.name)

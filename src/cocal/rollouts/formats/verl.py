@@ -13,11 +13,11 @@ from cocal.store.rows import entries
 
 
 def read(path: Path, reading: Reading, notes: Counter) -> Iterator[Sample]:
-    """The responses of a file; outputs of one session, of which the last alone was scored, are left out."""
+    """The responses of a file. Sessions with several outputs, of which only the last was scored, are left out."""
     numbers = count()
 
     def session(row: tuple) -> str | int:
-        """Of an output of V1, which is named PROMPT_SESSION_OUTPUT; a number of its own in V0."""
+        """The session of an output, which V1 names PROMPT_SESSION_OUTPUT; in V0, a number for each output."""
         match = re.fullmatch(r"(.+_\d+)_\d+", str(row[2].get("uid")))
         return match[1] if match else next(numbers)
 

@@ -51,7 +51,7 @@ _TRACE = (
     flag("--depth N", "show only N generations (default: all)", type=flags.INDEX),
     flag(
         "--cell",
-        "show the way back of one number of a table or figure, by the columns of its .csv",
+        "show the provenance of one number of a table or figure, by the columns of its .csv",
         nargs=3,
         metavar=("METHOD", "DATASET", "METRIC"),
     ),

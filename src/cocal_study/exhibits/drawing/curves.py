@@ -88,8 +88,8 @@ def plot_sweep(ax: Axes, panel: pd.DataFrame, scale: float = 1.0) -> None:
 
 
 def draw_stages(numbers: pd.DataFrame, layout: CurvesLayout, *, about: str = "; ", **row: Any) -> Figure:
-    """Draw a panel for each metric of `read_curves` over the stages; the small print says between the place of the
-    numbers and the meaning of the whiskers what they are `about`, and `row` has sizes for `panel_row`."""
+    """Draw a panel for each metric of `read_curves` over the stages. `about` is added to the small print, between
+    source and whiskers; `row` is passed to `panel_row`."""
     source = f"{macro_source(layout)}{about}{QUESTION_WHISKERS}\nmarks in a band are of one step, side by side"
     handles = method_handles(layout.methods)
     return metric_row(numbers, plot_stages, label="Training step", handles=handles, source=source, **row)
@@ -194,7 +194,7 @@ def panel_rows(
 
 
 def looks(shown: Mapping[str, tuple[str, str, Any, str]]) -> dict[str, dict[str, Any]]:
-    """Return the looks of curves, of which words, colour, mark and line are given."""
+    """Return the looks of curves from their text, colour, marker and line style."""
     names = ("label", "color", "marker", "linestyle")
     rest = {"markersize": 3.2, "markeredgewidth": 0, "linewidth": 1}
     return {method: dict(zip(names, look, strict=True)) | rest for method, look in shown.items()}

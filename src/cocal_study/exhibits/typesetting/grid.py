@@ -1,5 +1,4 @@
-"""A table as plain text with its arrangement and its marks, before it becomes LaTeX or a web page, and its usual
-blocks."""
+"""A table as plain text with its arrangement and marks, before it becomes LaTeX or a web page, and its usual blocks."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass

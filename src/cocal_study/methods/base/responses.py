@@ -29,7 +29,7 @@ COLUMNS += tuple(name for name in FACTS if name != "answered")
 class Estimator(NamedTuple):
     """A method or baseline with one of its companions, if it has any; it gives one confidence to every response. Of the
     companion it has the training seed, the last rollout steps that it learnt from and that chose its best pass, the
-    zero-based index of the block and the pooled states that it reads, such as "last+mean"; without one, these are -1
+    zero-based index of the block and the pooled states that it reads, such as "last+mean". Without one, these are -1
     and ""."""
 
     method: str
@@ -42,9 +42,9 @@ class Estimator(NamedTuple):
 
 @dataclass(frozen=True)
 class Responses:
-    """Responses of one policy to one question set in one prompt format, in file order: all of them (the pool), whose
-    column pool holds the ids of their questions, and the evaluated ones, with those that are truncated, wrong or
-    without a confidence (appendix A.2), whose column answered says whether there is an answer."""
+    """Responses of one policy to one question set in one prompt format, in file order: all of them (the pool, whose
+    column pool has the question ids), and the evaluated ones, including those that are truncated, wrong or without a
+    confidence (appendix A.2). Their column answered says whether there is an answer."""
 
     path: Path
     dataset: str

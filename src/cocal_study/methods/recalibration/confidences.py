@@ -114,12 +114,11 @@ class Scorer:
     pool: int
 
     def on(self, basis: Basis) -> "Scorer":
-        """What gives the baselines that have calibrators on a basis their scores."""
+        """The scorer restricted to baselines that are calibrated on this basis."""
         return replace(self, baselines=[name for name in self.baselines if learns_from(name, basis)])
 
     def of_tables(self, tables: Iterable[pd.DataFrame]) -> dict[Estimator, np.ndarray]:
-        """Scores of the baselines that read no hidden states (`Score`), float64 (n,) each, of the rows of all
-        tables."""
+        """Scores of the baselines that read no hidden states (`Score`), float64 (n,) each, of all tables' rows."""
         plain = [BASELINES[name] for name in self.baselines if BASELINES[name].score]
         by_table = [
             [resolve_name(baseline.score)(_declared(baseline, table, "pool"), self.settings) for baseline in plain]

@@ -1,4 +1,4 @@
-"""The way back of a number: the cell that holds it, and the files that it rests on, of the smoke study."""
+"""The provenance of a number: the cell that holds it, and the files that it rests on, of the smoke study."""
 
 import shutil
 from pathlib import Path
@@ -11,7 +11,7 @@ from cocal.cli import main
 from cocal.errors import ConfigError, ContractError
 from cocal.metrics.calibration import evaluate
 from cocal.store import read_frame
-from cocal_study.exhibits.base.way_back import way_back
+from cocal_study.exhibits.base.provenance import provenance_of
 from cocal_study.store.contracts import PREDICTIONS
 
 MACRO = "macro-mathematics"
@@ -23,8 +23,8 @@ def tables(smoke, monkeypatch) -> Path:
     return Path("results/tables")
 
 
-def _places(way, kind):
-    return {str(product.path).removeprefix("results/") for of, product in way.products if of == kind}
+def _places(provenance, kind):
+    return {str(product.path).removeprefix("results/") for of, product in provenance.products if of == kind}
 
 
 def _ece(rows):
@@ -38,48 +38,48 @@ def _ece(rows):
 
 @pytest.mark.parametrize(("table", "step", "other"), [("main", 4, 2), ("main_step2", 2, 4)])
 def test_a_companions_number_is_that_of_the_rows_and_rests_on_its_own_files(tables, table, step, other):
-    way = way_back(tables / f"{table}.tex", "cocal-group", MACRO, "ece")
-    (cell,) = way.cells
+    provenance = provenance_of(tables / f"{table}.tex", "cocal-group", MACRO, "ece")
+    (cell,) = provenance.cells
     assert cell == {
         **{"backbone": "smoke", "algorithm": "grpo", "step": step, "dataset": MACRO},
         **{"method": "cocal-group", "seed": "mean", "metric": "ece"},
     }
-    (number,) = way.numbers["value"]
-    assert number == pytest.approx(_ece(way.rows), abs=1e-9)
+    (number,) = provenance.numbers["value"]
+    assert number == pytest.approx(_ece(provenance.rows), abs=1e-9)
     whole = read_frame(f"results/predictions/smoke/grpo/step-{other}.parquet", PREDICTIONS)
     wrong = whole[(whole["method"] == "cocal-group") & whole["dataset"].isin(["smoke-large", "smoke-small"])]
     assert number != pytest.approx(_ece(wrong), abs=1e-6), "the two stages differ, so that a wrong one is noticed"
-    assert _places(way, "cube") == {"metrics/smoke.nc"}
-    assert _places(way, "predictions") == {f"predictions/smoke/grpo/step-{step}.parquet"}
-    assert _places(way, "companion") == {f"companions/smoke/grpo/steps-{step}"}
+    assert _places(provenance, "cube") == {"metrics/smoke.nc"}
+    assert _places(provenance, "predictions") == {f"predictions/smoke/grpo/step-{step}.parquet"}
+    assert _places(provenance, "companion") == {f"companions/smoke/grpo/steps-{step}"}
     answers = {f"smoke/grpo/step-{step}/answer/{name}" for name in ("smoke-large", "smoke-small")}
-    assert _places(way, "responses") == {f"responses/{name}.parquet" for name in answers}
-    assert _places(way, "states") == {
+    assert _places(provenance, "responses") == {f"responses/{name}.parquet" for name in answers}
+    assert _places(provenance, "states") == {
         "features/smoke/grpo/rollouts.zarr",
         *(f"features/{name}.zarr" for name in answers),
     }
-    assert _places(way, "rollouts") == {"rollouts/smoke/grpo"}
-    assert _places(way, "checkpoint") == {f"policies/smoke/grpo/step-{step}", "policies/smoke/base/step-0"}
-    assert "questions/smoke-train.parquet" in _places(way, "questions")
-    assert not way.absent
+    assert _places(provenance, "rollouts") == {"rollouts/smoke/grpo"}
+    assert _places(provenance, "checkpoint") == {f"policies/smoke/grpo/step-{step}", "policies/smoke/base/step-0"}
+    assert "questions/smoke-train.parquet" in _places(provenance, "questions")
+    assert not provenance.absent
 
 
 def test_a_method_without_a_companion_rests_on_responses_in_its_own_format(tables):
-    way = way_back(tables / "main.csv", "base-verbal", "smoke-small", "accuracy")
-    assert [(cell["algorithm"], cell["step"]) for cell in way.cells] == [("base", 0)]
-    assert _places(way, "responses") == {"responses/smoke/base/step-0/verbal/smoke-small.parquet"}
-    assert _places(way, "checkpoint") == {"policies/smoke/base/step-0"}
-    assert not _places(way, "companion") | _places(way, "states") | _places(way, "rollouts")
-    assert way.rows["correct"].mean() == pytest.approx(way.numbers["value"].iloc[0])
-    assert {*way.rows["dataset"]} == {"smoke-small"}
+    provenance = provenance_of(tables / "main.csv", "base-verbal", "smoke-small", "accuracy")
+    assert [(cell["algorithm"], cell["step"]) for cell in provenance.cells] == [("base", 0)]
+    assert _places(provenance, "responses") == {"responses/smoke/base/step-0/verbal/smoke-small.parquet"}
+    assert _places(provenance, "checkpoint") == {"policies/smoke/base/step-0"}
+    assert not _places(provenance, "companion") | _places(provenance, "states") | _places(provenance, "rollouts")
+    assert provenance.rows["correct"].mean() == pytest.approx(provenance.numbers["value"].iloc[0])
+    assert {*provenance.rows["dataset"]} == {"smoke-small"}
 
 
 def test_an_exhibit_whose_numbers_are_no_cells_says_so(tables):
     with pytest.raises(ConfigError, match=r"layers\.csv: has no column 'dataset'"):
-        way_back(Path("results/figures/layers.pdf"), "cocal-binary", MACRO, "ece")
+        provenance_of(Path("results/figures/layers.pdf"), "cocal-binary", MACRO, "ece")
     first = pd.read_csv(tables / "comparisons.csv").iloc[0]
     with pytest.raises(ConfigError, match="is not made from a metric cube"):
-        way_back(tables / "comparisons.csv", first["method"], first["dataset"], first["metric"])
+        provenance_of(tables / "comparisons.csv", first["method"], first["dataset"], first["metric"])
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_an_exhibit_whose_numbers_are_no_cells_says_so(tables):
 )
 def test_a_cell_that_is_not_there_is_refused_with_those_that_are(tables, cell, words):
     with pytest.raises(ConfigError, match=words):
-        way_back(tables / "main.csv", *cell)
+        provenance_of(tables / "main.csv", *cell)
 
 
 def test_a_number_that_was_changed_is_in_no_cell(smoke, tmp_path, monkeypatch):
@@ -102,16 +102,16 @@ def test_a_number_that_was_changed_is_in_no_cell(smoke, tmp_path, monkeypatch):
     shutil.copytree(smoke / "results/tables", tmp_path / "results/tables")
     monkeypatch.chdir(tmp_path)
     file = Path("results/tables/main.csv")
-    assert way_back(file, "verbal", MACRO, "ece").cells
+    assert provenance_of(file, "verbal", MACRO, "ece").cells
     numbers = pd.read_csv(file)
     chosen = (numbers["method"] == "verbal") & (numbers["dataset"] == MACRO) & (numbers["metric"] == "auroc")
     numbers.loc[chosen, "lower"] += 0.001
     numbers.to_csv(file, index=False, na_rep="NaN")
     with pytest.raises(ContractError, match="the file has changed since it was written"):
-        way_back(file, "verbal", MACRO, "ece")
+        provenance_of(file, "verbal", MACRO, "ece")
     file.with_name(".main.sha256").unlink()
     with pytest.raises(ContractError, match=r"results/metrics/smoke\.nc does not hold its numbers of verbal on macro"):
-        way_back(file, "verbal", MACRO, "ece")
+        provenance_of(file, "verbal", MACRO, "ece")
 
 
 def test_the_command_prints_number_cell_job_parameters_and_versions(tables, capsys):

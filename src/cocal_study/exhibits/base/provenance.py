@@ -1,4 +1,4 @@
-"""The way back of one number of a table or figure: the cell of the metric cube, and the files that it rests on."""
+"""The provenance of one number of a table or figure: the cell of the metric cube, and the files that it rests on."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,11 +29,11 @@ _KINDS = {
     "policies": "checkpoint",
     "questions": "questions",
 }
-"""Kinds of the folders of results/ on the way back, from the number to the questions."""
+"""Kinds of the folders of results/, in the order from a number back to the questions."""
 
 
-class WayBack(NamedTuple):
-    """The way back of one number."""
+class Provenance(NamedTuple):
+    """The provenance of one number."""
 
     numbers: pd.DataFrame
     """The rows of the exhibit's CSV: one, or one for each step, seed and so on that a figure shows."""
@@ -48,7 +48,7 @@ class WayBack(NamedTuple):
     """Paths of ancestors that are not there, nor in the record of a bundle."""
 
 
-def way_back(file: Path, method: str, dataset: str, metric: str) -> WayBack:
+def provenance_of(file: Path, method: str, dataset: str, metric: str) -> Provenance:
     """Follow a number back to the questions from an exhibit in any of its forms, beside which lies its CSV. Raises
     ConfigError if the exhibit has no such number, or shows none of a metric cube, and ContractError if a file is
     missing, or an ancestor is not the one that the exhibit was made from, or the cube does not hold the number."""
@@ -79,7 +79,7 @@ def way_back(file: Path, method: str, dataset: str, metric: str) -> WayBack:
     of_kind = [
         (kind, product) for kind in _KINDS.values() for product in products.values() if _kind(product.path) == kind
     ]
-    return WayBack(wanted, [cell for _, cell in cells], pd.concat(rows).drop_duplicates(), of_kind, absent)
+    return Provenance(wanted, [cell for _, cell in cells], pd.concat(rows).drop_duplicates(), of_kind, absent)
 
 
 def _kind(path: Path) -> str:
@@ -125,8 +125,7 @@ def _cells(cube: Path, numbers: pd.DataFrame, metric: str) -> Iterator[dict[str,
 
 
 def _rows(path: Path, cell: Mapping[str, Any], members: Sequence[str]) -> tuple[pd.DataFrame, set[str]] | None:
-    """The rows of a table of predictions that a cell is computed from, and the question sets of all others; None if
-    there are none."""
+    """The rows of predictions that a cell is computed from, and the question sets of all others; None without rows."""
     frame = read_frame(path, PREDICTIONS)
     chosen = frame[frame["dataset"].isin(members)]
     for name in [name for name in cell if name in frame and name not in ("dataset", "seed")]:
@@ -162,18 +161,18 @@ def _wanted(name: str, rows: pd.DataFrame, others: set[str]) -> Callable[[Produc
     return wanted
 
 
-def page_of(file: Path, way: WayBack, commit: str) -> str:
-    """The way back of an exhibit's number as text: the number, its cell, each file with what made it, the versions, and
-    the commit of the code, which is given in a sentence."""
-    lines = [f"{file}: {' on '.join(way.numbers.iloc[0][['method', 'dataset']])}"]
-    lines += [f"  {_said(row)}" for row in way.numbers.drop(columns=["method", "dataset"]).to_dict("records")]
-    lines += [f"cell  {_said(cell)}" for cell in way.cells]
-    for (seed, *companion), rows in way.rows.groupby(["seed", *_COMPANION]):
+def page_of(file: Path, provenance: Provenance, commit: str) -> str:
+    """The provenance of an exhibit's number as text: the number, its cell, each file with what made it, the versions,
+    and the commit of the code, which is given in a sentence."""
+    lines = [f"{file}: {' on '.join(provenance.numbers.iloc[0][['method', 'dataset']])}"]
+    lines += [f"  {_said(row)}" for row in provenance.numbers.drop(columns=["method", "dataset"]).to_dict("records")]
+    lines += [f"cell  {_said(cell)}" for cell in provenance.cells]
+    for (seed, *companion), rows in provenance.rows.groupby(["seed", *_COMPANION]):
         of = f", companion {_said(dict(zip(_COMPANION, companion, strict=True)))}" if seed >= 0 else ""
         lines.append(f"rows  seed={seed}{of}: {len(rows)} confidences, {rows['valid'].sum()} of them valid")
     parameters: set[str] = set()
     versions: dict[str, list[str]] = {}
-    for kind, product in way.products:
+    for kind, product in provenance.products:
         stated = product.attributes
         lines += ["", f"{kind}  {product.path}  {product.identity}{'  (not here)' if product.recorded else ''}"]
         if "stage" in stated:
@@ -183,7 +182,7 @@ def page_of(file: Path, way: WayBack, commit: str) -> str:
             parameters.add(stated["digest"])
             words = f"{stated['versions']}, numerics {stated.get('numerics', 'native')}"
             versions.setdefault(words, []).append(str(product.path))
-    lines += ["", *(f"absent  {path}" for path in way.absent)]
+    lines += ["", *(f"absent  {path}" for path in provenance.absent)]
     lines += [f"versions  {words}{'' if len(versions) == 1 else ': ' + ' '.join(of)}" for words, of in versions.items()]
     return "\n".join([*lines, f"commit  {commit}"])
 
