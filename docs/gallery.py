@@ -328,7 +328,7 @@ def adjusted(root: Path) -> tuple[str, str, str, str]:
     those of the central claim; one on the replicates that the conditions refuse; and a table of them over the
     replicates that take part, and over all that were run, the refused ones among them; with the paper's sampling."""
     of_headlines = root / HEADLINES
-    found = pd.read_csv(of_headlines / "headlines.csv", keep_default_na=False)
+    found = pd.read_csv(of_headlines / "headlines.csv", keep_default_na=False, na_values=["NaN"])
     conditions = pd.read_csv(of_headlines / "refused.csv")
     out = conditions["replicate"].nunique()
     every = len(found.columns) - found.columns.get_loc("all_upper") - 1

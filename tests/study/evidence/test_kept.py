@@ -73,7 +73,7 @@ def test_the_numbers_of_a_kept_study_are_those_of_its_tables(smoke, tmp_path, ca
     whole = Gathered(study="smoke", replicates=dict.fromkeys((3, 5), maker), refused={4: ("too easy",)})
     (folder / "gathered.json").write_text(whole.model_dump_json())
     reanalyse([folder], STUDY, ROOT / "config/paper", tmp_path / "headlines")
-    written = pd.read_csv(tmp_path / "headlines/headlines.csv", keep_default_na=False)
+    written = pd.read_csv(tmp_path / "headlines/headlines.csv", keep_default_na=False, na_values=["NaN"])
     assert list(written)[-3:] == ["replicate_3", "refused_4", "replicate_5"]
     leads = {(one.method, one.baseline, one.metric): one.refused_4 for one in written.itertuples()}
     of_main = main.loc["macro-mathematics"]["cocal-binary"]["ece"], main.loc["macro-mathematics"]["rlcr"]["ece"]
