@@ -129,6 +129,10 @@ def grid(numbers: pd.DataFrame, layout: Layout, **_: object) -> Grid:
         title="Does the paper reproduce?",
         caption=f"The paper's headline claims, on {SUBJECTS[MATHEMATICS]} unless said. {LEGEND} LM: a study of a "
         f"pre-trained language model. {WORDS}",
-        blocks=(Block("Claim and comparison", [(RANKING, "Paper", head_of(numbers), "95 %", "For it", "LM")], groups),),
+        blocks=(
+            Block(
+                "Claim and comparison", [(RANKING, "Paper", head_of(numbers), "95 %", "For it", "LM")], groups, width=1
+            ),
+        ),
         size="footnotesize",
     )

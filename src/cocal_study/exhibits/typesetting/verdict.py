@@ -71,8 +71,8 @@ def lines(numbers: pd.DataFrame, scale: str) -> list[str]:
             ours = f"{head_of(numbers).lower()} {value}" + (f" ({interval})" if interval != UNDEFINED else "")
             other = said_of(row, row.language_model)
             parts = [f"paper {paper}", ours, *([f"{SMOLLM2} {other}"] if other != UNDEFINED else [])]
-            ranking = ranking_of(row)
-            beside = f" (AUROC {ranking.replace('/', ', paper ')})" if ranking != UNDEFINED else ""
+            whose, ranking = _name(row.baseline, row.metric), ranking_of(row).replace("/", ", paper ")
+            beside = f" (AUROC of {whose} {ranking})" if ranking != UNDEFINED else ""
             said[-1] += f"\n    {label_of(row)}{beside}: {', '.join(parts)}"
     return said
 
