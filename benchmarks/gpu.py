@@ -75,14 +75,14 @@ _LIBRARY = [f"tests/cocal/{room}" for room in ("features", "companion", "models"
 _STEP = (str(HERE / "gpu_steps.py"),)
 
 
-def _own(title: str, name: str) -> Step:
+def _own(title: str, name: str, vllm: bool = False) -> Step:
     words = (*_STEP, name)
-    return Step(title, words, (*words, "--small"))
+    return Step(title, words, (*words, "--small"), vllm=vllm)
 
 
 STEPS = {
     "device": _own("Device, driver and rates", "device"),
-    "first": Step("One engine of vLLM alone, which samples at Qwen3-0.6B's shape", (*_STEP, "first"), vllm=True),
+    "first": _own("One engine of vLLM alone, which samples at Qwen3-0.6B's shape", "first", vllm=True),
     "engine": _tested("Tests of vLLM", *_ENGINES),
     "serving": _measured("vLLM's server with confidences, without them, and with a second pass", "serving", vllm=True),
     "grpo": _own("Two steps of GRPO at Qwen3-0.6B's shape, with vLLM in the same process", "grpo"),
