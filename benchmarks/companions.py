@@ -154,7 +154,7 @@ def _on_gpu(responses: int) -> list[dict]:
         case = f"{name}: {responses:,} responses, ten companions, {settings.passes} passes, products in {precision}"
         seconds = timed(fit, gpu_clock)
         note = f"{torch.cuda.max_memory_allocated() / 2**30:.1f} GiB on the GPU, features included; "
-        note += f"{_each(seconds, steps, 'step')}, of which what it moves takes {least * 1e6:,.3g} µs"
+        note += f"{_each(seconds, steps, 'step')}, {seconds / steps / least:.2f} times what moving its bytes takes"
         rows.append(row("companions on GPU", case, seconds, "the paper's one companion, B200", PAPER_FIT, note))
     passes = {}
     for kind in (Training, WrittenOut):
