@@ -64,9 +64,9 @@ class Scored:
     """What was read for what."""
 
     @property
-    def largest(self) -> int:
-        """The largest number of responses to a question."""
-        return int(np.bincount(self.question).max())
+    def sizes(self) -> np.ndarray:
+        """The number of responses to each question, int64 (q,)."""
+        return np.bincount(self.question)
 
     @property
     def as_read(self) -> str:
