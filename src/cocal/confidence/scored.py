@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from cocal.answers.extraction import extract_answer
-from cocal.confidence import BY, LEARNT, LEARNT_FROM, RESPONSE, TOKENS
+from cocal.confidence import BY, LEARNT, LEARNT_FROM, RESPONSE, TOKENS, UNKNOWN
 from cocal.errors import ContractError
 from cocal.rollouts.format import Reading
 from cocal.rollouts.labels import check_bound, correctness
@@ -131,7 +131,7 @@ def read_scored(
         beside.append(_told(entry, fields, where, name + RESPONSE))
         given = sample.answer if named else extract_answer(beside[-1][0] or "") if answers else None
         more = [Sample.read(where, {"confidence": field}, confidence=entry[field]).confidence for field in others]
-        told = entry.get(name + LEARNT_FROM) is True, entry.get(name + BY)
+        told = entry.get(name + LEARNT_FROM, False), entry.get(name + BY)
         rows.append(([sample.confidence, *more], sample.label, given, *told, sample.doubt, hash(line)))
     _check_labels(unlabelled, len(rows))
     confidences, labels, given_answers, learnt, by, doubts, whole = zip(*rows, strict=True)
@@ -149,7 +149,7 @@ def read_scored(
         correct, note = correctness(np.array(labels), lambda place: wheres[place], reading.correct_above)
         notes += [f"labels: {note}", *doubtful(Counter(filter(None, doubts)), len(rows))]
     question, titles, said = _questions(questions)
-    notes += [*said, *[f"{sum(learnt):,} of {len(learnt):,} prompts are {LEARNT}"] * any(learnt)]
+    notes += [*said, *_told_prompts(learnt)]
     companions = sorted({*map(str, filter(None, by))})
     notes += [f"confidences: by the companion {listed(companions)}"] * bool(companions)
     copies(whole, wheres.__getitem__, "the whole line")  # a few may well be equal responses
@@ -166,7 +166,7 @@ def read_scored(
         **_columns(beside, absent),
         others=dict(zip(others, more, strict=True)),
         answers=[*given_answers],
-        learnt=sum(learnt),
+        learnt=learnt.count(True),
         companions=frozenset(companions),
         without_answers=unanswered,
         notes=tuple(notes),
@@ -179,6 +179,12 @@ def _questions(asked: Sequence[tuple[str | None, str | None, str | None]]) -> tu
     said = contradictions(question, [stated for _, _, stated in asked])
     titles = [(text, ids, None if said else stated) for text, ids, stated in asked]
     return question, titles, [*([] if all(map(any, asked)) else [_UNCERTAIN]), *said]
+
+
+def _told_prompts(learnt: Sequence[bool | None]) -> list[str]:
+    """Sentences about prompts that were learnt from, or of which this is not known."""
+    counted = f"{learnt.count(True):,} of {len(learnt):,} prompts are {LEARNT}"
+    return [counted] * (True in learnt) + [UNKNOWN] * (None in learnt)
 
 
 def _check_labels(lacking: Sequence[str], rows: int) -> None:

@@ -2,6 +2,7 @@
 
 import hashlib
 import logging
+from collections.abc import Iterable
 from importlib.resources import files
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Literal
@@ -86,6 +87,11 @@ def prompt_digest(ids: np.ndarray) -> str:
     return hashlib.sha256(ids.astype(np.int32).tobytes()).hexdigest()[:_DIGITS]
 
 
+def prompt_digests(prompts: Iterable[np.ndarray]) -> str:
+    """The `prompt_digest` of each of these prompts once, one after another."""
+    return "".join(sorted({*map(prompt_digest, prompts)}))
+
+
 class About(Reading):
     """The content of `config.json`, with how the rollouts were read."""
 
@@ -123,7 +129,7 @@ class About(Reading):
     learnt: str | None = None
     """Digest of the token ids of all rollouts (`cocal.fitting.fit.digest_of`)."""
     asked: str = ""
-    """The `prompt_digest` of each prompt that was learnt from, one after another."""
+    """The `prompt_digests` of the prompts that were learnt from; empty if these are not known."""
     rollouts: ResponseStatistics | None = None
     """All responses of the last stage, to held-out questions or others."""
     unlikely: float | None = None
@@ -246,17 +252,29 @@ class About(Reading):
 
     def _judged(self) -> list[str]:
         """Sentences that compare the companion with the others and with a constant, beyond chance."""
-        last = self.held_out if self.held_out_all_steps else None
-        parts = {"the last stage": last} if last and last.has_interval else {}
-        parts |= {"all of these": self.held_out_all_steps or self.held_out, "those that ended": self.held_out_uncut}
-        known = {name: held for name, held in parts.items() if held}
+        known = self._compared()
         said = [f"* On {name} {standing}." for name, held in known.items() if (standing := held.standing())]
         if all(held.questions < LEAST_COMPARED for held in known.values()):
             said = ["* So few questions do not tell which of these is better."]
-        if alike := [name for name, held in known.items() if held.like_a_constant]:
-            why = "more rollouts are needed, or the responses do not tell their labels"
-            said.append(f"* No better than a constant on {' and '.join(alike)}: {why}.")
-        return said
+        return said + ([f"* {doubt}"] if (doubt := self._like_a_constant()) else [])
+
+    def _compared(self) -> dict[str, HeldOut]:
+        """The quality that is compared, by the responses in words."""
+        last = self.held_out if self.held_out_all_steps else None
+        parts = {"the last stage": last} if last and last.has_interval else {}
+        parts |= {"all of these": self.held_out_all_steps or self.held_out, "those that ended": self.held_out_uncut}
+        return {name: held for name, held in parts.items() if held}
+
+    def _like_a_constant(self) -> str:
+        """The sentence that the companion is not shown to be better than a constant; empty where it is."""
+        alike = " and ".join(name for name, held in self._compared().items() if held.like_a_constant)
+        why = "more rollouts are needed, or the responses do not tell their labels"
+        return alike and f"Not shown to be better than a constant on {alike}: {why}."
+
+    def warn_of_constant(self) -> None:
+        """Log a warning where the held-out responses do not show the companion to be better than a constant."""
+        if doubt := self._like_a_constant():
+            logging.warning("The companion on held-out questions: %s", doubt)
 
     def card(self) -> str:
         """The model card, in Markdown with the Hub's metadata, from the template `card.md`."""
