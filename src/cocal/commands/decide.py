@@ -9,7 +9,7 @@ import numpy as np
 from cocal.commands.flags import field_flags, given_flags
 from cocal.confidence import deciding
 from cocal.confidence.deciding import read_courses, write_decisions
-from cocal.confidence.scored import Scored, read_scored
+from cocal.confidence.scored import read_scored
 from cocal.errors import ConfigError
 from cocal.metrics.choices import best_of_n, fewest_questions
 from cocal.metrics.settings import MetricSettings
@@ -76,18 +76,14 @@ def _bounds(options: argparse.Namespace, flag: str) -> tuple[float, float]:
     return risk or 0.1, options.delta or 0.1
 
 
-def _say_threshold(
-    options: argparse.Namespace, new: Scored, threshold: float | None, unshown: str, meaning: str, kept: str
-) -> None:
+def _say_threshold(options: argparse.Namespace, threshold: float | None, unshown: str, meaning: str, kept: str) -> None:
     """What the threshold means, and what is certified of it; if there is none, what the calibration does not show."""
     if threshold is None:
         print(f"No threshold can be certified: {options.calibration} does not show that {unshown} or --delta.")
         return
     print(f"threshold {threshold!r}: {meaning}")
     if options.calibration:
-        print(f"  With a probability of at least {kept} (Learn then Test).")
-        if new.learnt:
-            print(f"  This is not certified for the {new.learnt:,} responses whose prompts the companion learnt from.")
+        print(f"  With a probability of at least {kept}, if the companion has not learnt from them (Learn then Test).")
 
 
 def _abstain(options: argparse.Namespace, reading: Reading) -> None:
@@ -113,7 +109,6 @@ def _abstain(options: argparse.Namespace, reading: Reading) -> None:
     risk, sure = f"{100 * max_risk:g} %", f"{100 * (1 - delta):g} %"
     _say_threshold(
         options,
-        pools,
         threshold,
         f"any of them keeps the risk at or below {risk} with a probability of {sure}, so every question abstains. Give "
         f"more calibration questions ({fewest_questions(max_risk, delta)} with confident and right responses do, and "
@@ -148,7 +143,6 @@ def _stop(options: argparse.Namespace, reading: Reading) -> None:
         threshold = deciding.threshold_to_stop(new, old, max_risk=risk, delta=delta)
     _say_threshold(
         options,
-        new.scored,
         threshold,
         f"at most {100 * risk:g} % of the stopped responses would have been right, so none is stopped. Give more "
         f"calibration questions ({fewest_questions(risk, delta)} whose response is stopped and wrong do), or a larger "

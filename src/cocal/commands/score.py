@@ -39,8 +39,7 @@ def run_score(options: argparse.Namespace) -> None:
     for origin, count in scored.origins.items():
         print(f"  {count:,} prompts are {origin}")
     if scored.tokenised:
-        anew = "ids were made anew from texts, and may not be those sampled (`confidence_ids`: `tokenised`)"
-        print(f"  {scored.tokenised:,} responses or their prompts are texts, whose {anew}")
+        print(f"  {scored.tokenised:,} have ids that were made anew from texts, and may not be those that were sampled")
     if limit := companion.about.max_response_length:
         more = f"; {scored.longer:,} are longer: if these were sampled with a larger limit, give that"
         said = f"responses of {limit:,} tokens or more count as cut, where they do not say so (--max-response-length)"

@@ -3,7 +3,7 @@
 import hashlib
 import logging
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -291,6 +291,8 @@ def _listed(given: Any) -> list:
     given = given.tolist() if hasattr(given, "tolist") else given  # of NumPy, pandas, or PyTorch on any device
     if isinstance(given, str):
         return [given]
+    if not isinstance(given, Iterable):
+        raise ContractError(f"{given!r} is neither a text nor a chat nor token ids; give one of these")
     given = [_ids_within(value) for value in given]
     return [given] if given and isinstance(given[0], Mapping | int | np.integer) else given
 

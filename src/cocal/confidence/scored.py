@@ -149,9 +149,9 @@ def read_scored(
         correct, note = correctness(np.array(labels), lambda place: wheres[place], reading.correct_above)
         notes += [f"labels: {note}", *doubtful(Counter(filter(None, doubts)), len(rows))]
     question, titles, said = _questions(questions)
-    notes += [*said, *_told_prompts(learnt)]
+    notes += [*said, *[f"{learnt.count(True):,} of {len(learnt):,} prompts are {LEARNT}"] * (True in learnt)]
     companions = sorted({*map(str, filter(None, by))})
-    notes += [f"confidences: by the companion {listed(companions)}"] * bool(companions)
+    notes += [f"confidences: by the companion {listed(companions)}"] * bool(companions) + [UNKNOWN] * (None in learnt)
     copies(whole, wheres.__getitem__, "the whole line")  # a few may well be equal responses
     confidence, *more = np.array(confidences, dtype=np.float64).T
     absent = np.isnan(confidence)
@@ -179,12 +179,6 @@ def _questions(asked: Sequence[tuple[str | None, str | None, str | None]]) -> tu
     said = contradictions(question, [stated for _, _, stated in asked])
     titles = [(text, ids, None if said else stated) for text, ids, stated in asked]
     return question, titles, [*([] if all(map(any, asked)) else [_UNCERTAIN]), *said]
-
-
-def _told_prompts(learnt: Sequence[bool | None]) -> list[str]:
-    """Sentences about prompts that were learnt from, or of which this is not known."""
-    counted = f"{learnt.count(True):,} of {len(learnt):,} prompts are {LEARNT}"
-    return [counted] * (True in learnt) + [UNKNOWN] * (None in learnt)
 
 
 def _check_labels(lacking: Sequence[str], rows: int) -> None:

@@ -28,6 +28,7 @@ _UNLIKELY = (
     "most of these responses are less likely to the model than 95 % of those that the companion learnt from: are the "
     "prompts worded otherwise, or is the policy another? Confidences may be wrong here; measure them (cocal evaluate)"
 )
+_LIKE_A_CONSTANT = "* Not shown to be better than a constant"
 _DIGITS = 8
 
 
@@ -252,29 +253,23 @@ class About(Reading):
 
     def _judged(self) -> list[str]:
         """Sentences that compare the companion with the others and with a constant, beyond chance."""
-        known = self._compared()
-        said = [f"* On {name} {standing}." for name, held in known.items() if (standing := held.standing())]
-        if all(held.questions < LEAST_COMPARED for held in known.values()):
-            said = ["* So few questions do not tell which of these is better."]
-        return said + ([f"* {doubt}"] if (doubt := self._like_a_constant()) else [])
-
-    def _compared(self) -> dict[str, HeldOut]:
-        """The quality that is compared, by the responses in words."""
         last = self.held_out if self.held_out_all_steps else None
         parts = {"the last stage": last} if last and last.has_interval else {}
         parts |= {"all of these": self.held_out_all_steps or self.held_out, "those that ended": self.held_out_uncut}
-        return {name: held for name, held in parts.items() if held}
-
-    def _like_a_constant(self) -> str:
-        """The sentence that the companion is not shown to be better than a constant; empty where it is."""
-        alike = " and ".join(name for name, held in self._compared().items() if held.like_a_constant)
-        why = "more rollouts are needed, or the responses do not tell their labels"
-        return alike and f"Not shown to be better than a constant on {alike}: {why}."
+        known = {name: held for name, held in parts.items() if held}
+        said = [f"* On {name} {standing}." for name, held in known.items() if (standing := held.standing())]
+        if all(held.questions < LEAST_COMPARED for held in known.values()):
+            said = ["* So few questions do not tell which of these is better."]
+        if alike := [name for name, held in known.items() if held.like_a_constant]:
+            why = "more rollouts are needed, or the responses do not tell their labels"
+            said.append(f"{_LIKE_A_CONSTANT} on {' and '.join(alike)}: {why}.")
+        return said
 
     def warn_of_constant(self) -> None:
-        """Log a warning where the held-out responses do not show the companion to be better than a constant."""
-        if doubt := self._like_a_constant():
-            logging.warning("The companion on held-out questions: %s", doubt)
+        """Log a warning where the card does not show the companion to be better than a constant."""
+        for said in self._judged():
+            if said.startswith(_LIKE_A_CONSTANT):
+                logging.warning("the companion's card says: %s", said.removeprefix("* "))
 
     def card(self) -> str:
         """The model card, in Markdown with the Hub's metadata, from the template `card.md`."""

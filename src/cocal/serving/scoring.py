@@ -92,9 +92,7 @@ class Scorer:
         if reply.finish_reason == "length" and reply.stop_reason == BELOW:
             return self.of(output, UNSURE)
         cut = {"length": CUT, "repetition": REPEATED}.get(reply.finish_reason)
-        if cut is None and isinstance(
-            reply.stop_reason, str
-        ):  # the server has found it in the text, of which the engine knows nothing
+        if cut is None and isinstance(reply.stop_reason, str):  # found in the text, of which the engine knows nothing
             return await self.score(prompt, response, STOPPED)
         if len(prompt) + len(response) >= self.longest:
             return Confidence(None, NO_ROOM)

@@ -66,7 +66,7 @@ def test_responses_beyond_the_limit_and_the_mean_confidence_are_told(tmp_path, o
     rows = read_lines(tmp_path / "scored.jsonl")
     mean = np.mean([line["confidence"] for line in rows])
     assert f"response {len(rows)}/{len(rows)}, mean confidence {mean:.3f}" in caplog.text
-    assert f"{len(rows)} responses or their prompts are texts, whose ids" in printed
+    assert f"{len(rows)} have ids that were made anew from texts" in printed
     metrics = Companion.from_pretrained(own.companion).about.held_out.metrics
     (card,) = (one.value for one in metrics if one.metric == "mean_confidence")
     assert f"  mean confidence {mean:.3f}, {card:.3f} on the card\n" in printed
