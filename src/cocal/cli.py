@@ -108,6 +108,8 @@ def _options(arguments: Sequence[str]) -> tuple[Command, argparse.Namespace]:
         of_command = parsers.add_parser(name, description=command.description or command.summary)
         if name == chosen:
             command.add_to(of_command)
+    if chosen and chosen not in OWN and not of_study:
+        parser.error(f"{chosen!r} is none of {', '.join(OWN)}; the study's take `pip install . ./src` in a checkout")
     options, unknown = parser.parse_known_args(arguments)
     if commands[options.command].passes_on:
         options.passed_on = unknown

@@ -47,7 +47,7 @@ def _choose(options: argparse.Namespace, reading: Reading) -> None:
     print(pools.as_read)
     print(f"{options.output}: the {_TITLES[options.way]} decides {len(rows):,} question{'s' * (len(rows) != 1)}")
     baselines = [name for name in ("majority", "first") if name in chosen]
-    if classes is not None and pools.largest > 1 and not (classes > 0).any():
+    if classes is not None and pools.sizes.max() > 1 and not (classes > 0).any():
         print("  All responses to a question agree. Does the field hold the right answer instead? Then --answer boxed.")
     if not compared and pools.correct is not None:
         print(f"  It is not compared with the majority vote, since {pools.without_answers}.")
@@ -83,7 +83,7 @@ def _say_threshold(options: argparse.Namespace, threshold: float | None, unshown
         return
     print(f"threshold {threshold!r}: {meaning}")
     if options.calibration:
-        print(f"  With a probability of at least {kept} (Learn then Test).")
+        print(f"  With a probability of at least {kept}, if the companion has not learnt from them (Learn then Test).")
 
 
 def _abstain(options: argparse.Namespace, reading: Reading) -> None:
@@ -120,7 +120,7 @@ def _abstain(options: argparse.Namespace, reading: Reading) -> None:
         unlabelled = {meaning: name for meaning, name in reading.fields.items() if meaning not in NEEDED["label"]}
         words = ["--threshold", repr(threshold), "--output", "OUT", *given_flags(options, {"name": "confidence"})]
         words = shlex.join([*words, *field_flags(unlabelled)])
-        print(f"  Later files need no labels: cocal decide abstain FILE {words}")
+        print(f"  Later files, with as many responses to a question, need no labels: cocal decide abstain FILE {words}")
     print(f"{options.output}: {answered.sum():,} of {len(rows):,} questions are answered, the others abstain")
     if pools.correct is not None and answered.any():
         wrong = ~pools.correct[rows]

@@ -71,6 +71,7 @@ def run_fit(options: argparse.Namespace) -> None:
         f"wrong.{chosen_by}\n"
     )
     print(companion.summary(), end="\n\n")
+    companion.about.warn_of_constant()
     if companion.alone is not None:
         print(
             "It also reads the probabilities of the tokens. The best companion of states alone lies beside it, for "

@@ -41,7 +41,7 @@ def run_monitor(options: argparse.Namespace) -> None:
     """
     fix_threads(alone=True)
     companion = Companion.from_pretrained(options.companion)
-    about, checkpoint = companion.about, Checkpoint.find(options.model, options.revision)
+    about, by, checkpoint = companion.about, companion.identity()[:12], Checkpoint.find(options.model, options.revision)
     about.check_model(checkpoint.architecture)
     about.spec.chosen(options.target)
     card = {metric.metric: metric for metric in about.held_out.metrics} if about.held_out else {}
@@ -83,7 +83,7 @@ def run_monitor(options: argparse.Namespace) -> None:
         shown = {"": value, "from": lower, "to": upper, "bound": bound, "card": getattr(stated, "value", None)}
         texts = (f"{word} {metric_text(name, n)}" for word, n in shown.items() if n is not None)
         print(f"  {name:<6}{', '.join(texts)}{', LEFT' * (name in left)}{', no bound' * (bound is None)}")
-    _add(options.output, line | {"holds": not left})
+    _add(options.output, line | {"holds": not left, "companion": by})
     if metrics.at["auroc", "upper"] < 0.5:
         logging.warning(WRONG_WAY)
     if left:
@@ -108,7 +108,13 @@ def _new(options: argparse.Namespace, companion: Companion, policy: Policy) -> t
     other["correct_above"] = options.correct_above
     other["base_model"] = about.base_model.model_copy(update={"sample": None})  # a later checkpoint has other weights
     companion = companion.reading(options.ignore, **other)
-    experience = read(options.rollouts, Encoder(policy, companion.about))
+    try:
+        experience = read(options.rollouts, Encoder(policy, companion.about))
+    except ContractError as error:
+        remembered = (f"--field {meaning}={name};" for meaning, name in kept.items() if meaning not in given)
+        if not any(flag in str(error) for flag in remembered):
+            raise
+        raise ContractError(f"{error} (the name is remembered from the fit: give another by --field)") from None
     rows = experience.rows
     if (questions := rows["question"].nunique()) < LEAST_QUESTIONS:
         raise ContractError(f"{place}: {questions} question(s) give no interval; it takes at least {LEAST_QUESTIONS}")
@@ -128,8 +134,11 @@ def _new(options: argparse.Namespace, companion: Companion, policy: Policy) -> t
 
 
 def _add(path: Path, line: dict) -> None:
-    """Add a line to the file, which is replaced as a whole."""
-    old = path.read_text(encoding="utf-8") if path.exists() else ""
-    if old and not old.endswith("\n"):  # an editor has taken it off
-        old += "\n"
-    write_text(path, old + pd.DataFrame([line]).to_csv(index=False, header=not old))
+    """Add a line to the file, which is replaced as a whole, unless the file has this line; earlier lines keep their
+    texts, and have no companion where an earlier version wrote them."""
+    new = {name: "" if pd.isna(value) else str(value) for name, value in line.items()}
+    old = pd.read_csv(path, dtype=str, keep_default_na=False) if path.exists() else pd.DataFrame()
+    if new in old.to_dict("records"):
+        print(f"{path}: has this line already, and gets no second one")
+        return
+    write_text(path, pd.concat([old, pd.DataFrame([new])]).fillna("").to_csv(index=False))

@@ -1,10 +1,12 @@
 """`cocal score`: confidences of responses, from a companion of one's own policy."""
 
 import argparse
+import logging
 import shlex
 
 from cocal.commands.flags import field_flags, given_flags
 from cocal.commands.job import claim
+from cocal.confidence import LEARNT, UNKNOWN
 from cocal.confidence.companion import Companion
 from cocal.confidence.scoring import UNFINISHED, Wanted, check, score_file
 from cocal.runtime.machine import fix_threads, usual_batch_tokens
@@ -32,9 +34,12 @@ def run_score(options: argparse.Namespace) -> None:
     print(f"  fields: {checked.fields}")
     for why, count in checked.unread.items():
         print(f"  no confidence for {count:,}: {why}")
+    doubts = [f"{count:,} prompts are {LEARNT}"] if (count := scored.origins.pop(LEARNT, 0)) else []
+    doubts += [UNKNOWN] * (not companion.about.asked)
     for origin, count in scored.origins.items():
         print(f"  {count:,} prompts are {origin}")
-    print("  Where `confidence_ids` is `tokenised`, the ids were made anew from texts, and may not be those sampled.")
+    if scored.tokenised:
+        print(f"  {scored.tokenised:,} have ids that were made anew from texts, and may not be those that were sampled")
     if limit := companion.about.max_response_length:
         more = f"; {scored.longer:,} are longer: if these were sampled with a larger limit, give that"
         said = f"responses of {limit:,} tokens or more count as cut, where they do not say so (--max-response-length)"
@@ -43,8 +48,10 @@ def run_score(options: argparse.Namespace) -> None:
     card = "".join(f", {metric.value:.3f} on the card" for metric in metrics if metric.metric == "mean_confidence")
     print(f"  mean confidence {scored.mean:.3f}{card}")
     learnt = companion.about.rollouts
-    if learnt and (difference := learnt.difference(scored.responses)):
-        print(f"  {difference}")
+    doubts += [difference] if learnt and (difference := learnt.difference(scored.responses)) else []
+    for doubt in doubts:
+        logging.warning(doubt)
+    companion.about.warn_of_constant()
     flags = [*given_flags(options, {"name": "confidence"}), *field_flags(checked.mapping)]
     if checked.rewarded and companion.about.correct_above is not None:
         flags += ["--correct-above", str(companion.about.correct_above)]

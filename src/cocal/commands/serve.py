@@ -20,6 +20,7 @@ def run_serve(options: argparse.Namespace) -> None:
     checkpoint = Checkpoint.find(options.model, options.revision)
     about.check_model(checkpoint.architecture)
     about.warn_of_other(checkpoint.facts)
+    about.warn_of_constant()
     check_vllm()
     print(f"Companion {options.companion} of {checkpoint.name}\n\n{about.summary()}", flush=True)
     words = command(served, about, checkpoint, options.passed_on, implementation(checkpoint.folder))

@@ -3,7 +3,7 @@
 import hashlib
 import logging
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -16,12 +16,14 @@ from cocal.confidence import saved
 from cocal.errors import ContractError, first_line
 from cocal.features.extract import inputs_of
 from cocal.features.store import Layout, NumberFormat, decoded, encoded
-from cocal.fitting.about import About, BaseModelFacts
+from cocal.fitting.about import About, BaseModelFacts, prompt_digests
 from cocal.models.loading import Policy, evaluating
 from cocal.models.weights import sample_digest
 from cocal.rollouts.encoding import BLOCK, ROWS, Encoder
 from cocal.rollouts.sample import Encoded, Sample
 from cocal.runtime.machine import best_device
+from cocal.store import read_frame
+from cocal.store.contracts import RESPONSES
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -90,11 +92,13 @@ class Companion:
     @classmethod
     def from_study(cls, folder: str | Path, model: "PreTrainedModel", states: NumberFormat) -> Self:
         """The companions of a policy that a study has fitted, from the output folder of `cocal companions`; `states` is
-        its `features.dtype`. A ContractError says that there are none, or that they read a block that is not there."""
-        companions = load_companions(folder)
+        its `features.dtype`. Their prompts are known from `rollouts` beside the folder, where a recorded training has
+        them. A ContractError says that there are no companions, or that they read a block that is not there."""
+        companions, rollouts = load_companions(folder), Path(folder).parent / "rollouts"
         base = BaseModelFacts.of(model.config)
         notes = (f"companions of a study ({Path(folder).name})",)
-        about = About(spec=companions.spec, states=states, base_model=base, notes=notes)
+        asked = read_frame(rollouts, RESPONSES, ["prompt_ids"])["prompt_ids"] if rollouts.is_dir() else ()
+        about = About(spec=companions.spec, states=states, base_model=base, notes=notes, asked=prompt_digests(asked))
         about.check_model(base)
         return cls(companions, about)
 
@@ -287,6 +291,8 @@ def _listed(given: Any) -> list:
     given = given.tolist() if hasattr(given, "tolist") else given  # of NumPy, pandas, or PyTorch on any device
     if isinstance(given, str):
         return [given]
+    if not isinstance(given, Iterable):
+        raise ContractError(f"{given!r} is neither a text nor a chat nor token ids; give one of these")
     given = [_ids_within(value) for value in given]
     return [given] if given and isinstance(given[0], Mapping | int | np.integer) else given
 

@@ -11,7 +11,7 @@ import pandas as pd
 from cocal.answers.equivalence import Verifier
 from cocal.answers.judge import ExactMatch
 from cocal.answers.settings import VerifierSettings
-from cocal.confidence import COURSE, LEARNT
+from cocal.confidence import COURSE, LEARNT, LEARNT_FROM
 from cocal.confidence.scored import Scored, parsed, read_scored
 from cocal.errors import ContractError
 from cocal.fitting.held_out import LEAST_QUESTIONS
@@ -64,14 +64,19 @@ def threshold_for(pools: Scored, calibration: Scored, *, max_risk: float, delta:
 
     The most confident response to each question is the one that would be given, in both files: `pools` holds responses
     to the questions to decide, `calibration` labelled ones to other questions from the same source. A ContractError
-    refuses a calibration without labels, with a question of the other file, or with pools of another size.
+    refuses a calibration without labels, or with a prompt that the companion learnt from or a question of the other
+    file, and questions of either file that have another number of responses than most of the calibration.
     """
     _check_calibration(pools, calibration)
-    if calibration.largest != pools.largest:
-        raise ContractError(
-            f"{calibration.source}: up to {calibration.largest} responses to a question, but up to {pools.largest} in "
-            f"{pools.source}; the most confident of another number of responses is no guide: give as many in both"
-        )
+    usual = int(np.bincount(calibration.sizes).argmax())
+    for scored in (calibration, pools):
+        if len(others := np.flatnonzero(scored.sizes != usual)):
+            name, size = scored.names[others[0]], scored.sizes[others[0]]
+            raise ContractError(
+                f"{scored.source}: {len(others):,} of its {len(scored.names):,} questions have another number of "
+                f"responses than {usual}, the usual one in {calibration.source}, such as {name[:60]!r} with {size}; "
+                "the most confident of another number of responses is no guide: give as many to every question"
+            )
     certifying = best_of_n(calibration.question, calibration.confidence)
     offered = candidates(pools.confidence[best_of_n(pools.question, pools.confidence)])
     confidence, correct = calibration.confidence[certifying], calibration.correct[certifying]
@@ -91,10 +96,13 @@ def _check_calibration(pools: Scored, calibration: Scored) -> None:
             f"{pools.source} ({old} against {new}); a threshold holds for the confidences that certify it: score both "
             "alike"
         )
-    if calibration.learnt and not pools.learnt:
+    # On prompts that were learnt from, confidences know labels, which may be these very ones: such lines are no draws
+    # like those of new responses, whatever prompts the new file has.
+    if calibration.learnt:
         raise ContractError(
             f"{calibration.source}: {calibration.learnt:,} of its {len(calibration.question):,} prompts are {LEARNT}; "
-            "a threshold holds for questions like those that certify it: leave these lines out"
+            f"a threshold holds for questions like those that certify it: leave out the lines where "
+            f"{calibration.name + LEARNT_FROM!r} is true"
         )
     if both := {number for key, number in calibration.known.items() if key in pools.known}:
         key = calibration.names[min(both)]

@@ -116,7 +116,7 @@ def beside(scored: Scored, numbers: pd.DataFrame, card: HeldOut | None, settings
             less = np.square(kept[title] - own[2]).mean() - np.square(own[1] - own[2]).mean()
             lines += [f"Brier score of {title} less that of {scored.name}: {less:+.4f}{within}.", ""]
         if quality.like_a_constant:
-            lines += [f"On {name} the confidence is no better than a constant.", ""]
+            lines += [f"On {name} the confidence is not shown to be better than a constant.", ""]
     return lines[:-1]
 
 

@@ -95,7 +95,9 @@ def write(folder: Path, companions: Companions, about: About, alone: tuple[Compa
 
 
 def check_place(folder: Path) -> None:
-    """Refuse a folder with such files of something else, by a ContractError."""
+    """Refuse a file, and a folder with such files of something else, by a ContractError."""
+    if folder.exists() and not folder.is_dir():
+        raise ContractError(f"{folder}: is a file, and a companion is a folder; name another place")
     for place in (folder, folder / ALONE):
         names = [name for name in (CONFIG, WEIGHTS, CARD) if (place / name).exists()]
         if names and not is_companion(place):

@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from cocal.answers.extraction import extract_answer
-from cocal.confidence import BY, LEARNT, LEARNT_FROM, RESPONSE, TOKENS
+from cocal.confidence import BY, LEARNT, LEARNT_FROM, RESPONSE, TOKENS, UNKNOWN
 from cocal.errors import ContractError
 from cocal.rollouts.format import Reading
 from cocal.rollouts.labels import check_bound, correctness
@@ -64,9 +64,9 @@ class Scored:
     """What was read for what."""
 
     @property
-    def largest(self) -> int:
-        """The largest number of responses to a question."""
-        return int(np.bincount(self.question).max())
+    def sizes(self) -> np.ndarray:
+        """The number of responses to each question, int64 (q,)."""
+        return np.bincount(self.question)
 
     @property
     def as_read(self) -> str:
@@ -131,7 +131,7 @@ def read_scored(
         beside.append(_told(entry, fields, where, name + RESPONSE))
         given = sample.answer if named else extract_answer(beside[-1][0] or "") if answers else None
         more = [Sample.read(where, {"confidence": field}, confidence=entry[field]).confidence for field in others]
-        told = entry.get(name + LEARNT_FROM) is True, entry.get(name + BY)
+        told = entry.get(name + LEARNT_FROM, False), entry.get(name + BY)
         rows.append(([sample.confidence, *more], sample.label, given, *told, sample.doubt, hash(line)))
     _check_labels(unlabelled, len(rows))
     confidences, labels, given_answers, learnt, by, doubts, whole = zip(*rows, strict=True)
@@ -149,9 +149,9 @@ def read_scored(
         correct, note = correctness(np.array(labels), lambda place: wheres[place], reading.correct_above)
         notes += [f"labels: {note}", *doubtful(Counter(filter(None, doubts)), len(rows))]
     question, titles, said = _questions(questions)
-    notes += [*said, *[f"{sum(learnt):,} of {len(learnt):,} prompts are {LEARNT}"] * any(learnt)]
+    notes += [*said, *[f"{learnt.count(True):,} of {len(learnt):,} prompts are {LEARNT}"] * (True in learnt)]
     companions = sorted({*map(str, filter(None, by))})
-    notes += [f"confidences: by the companion {listed(companions)}"] * bool(companions)
+    notes += [f"confidences: by the companion {listed(companions)}"] * bool(companions) + [UNKNOWN] * (None in learnt)
     copies(whole, wheres.__getitem__, "the whole line")  # a few may well be equal responses
     confidence, *more = np.array(confidences, dtype=np.float64).T
     absent = np.isnan(confidence)
@@ -166,7 +166,7 @@ def read_scored(
         **_columns(beside, absent),
         others=dict(zip(others, more, strict=True)),
         answers=[*given_answers],
-        learnt=sum(learnt),
+        learnt=learnt.count(True),
         companions=frozenset(companions),
         without_answers=unanswered,
         notes=tuple(notes),

@@ -78,11 +78,13 @@ class Summary(NamedTuple):
     Attributes:
         origins: How many responses have prompt ids of each origin, and how many answer prompts that the companion
             learnt from, in words.
+        tokenised: How many have ids that were made anew from texts.
         longer: How many count as cut and are longer than the limit.
         mean: Mean confidence.
     """
 
     origins: Counter
+    tokenised: int
     responses: ResponseStatistics
     longer: int
     mean: float
@@ -135,18 +137,19 @@ def score_file(companion: Companion, policy: Policy, wanted: Wanted, checked: Ch
     member = [str(value) for value in (wanted.target, wanted.seed) if value is not None]
     by = {wanted.name + BY: " ".join([wanted.by, *member])} if wanted.by else {}
     origins, lengths, cut, known, asked, total = Counter(), [], [], True, companion.about.prompts, 0.0
-    limit, longer = companion.about.max_response_length or np.inf, 0
+    limit, longer, tokenised = companion.about.max_response_length or np.inf, 0, 0
     lines = ((text, checked.fields.sample(entry, where)) for where, text, entry in entries(wanted.source))
     earlier = (entry[wanted.name] or 0.0 for _, _, entry in entries(path))
     with path.open("ab") as output, marks.open("ab") as digests:
         while block := list(islice(lines, ROWS)):
             rows = encoder.encode([sample for _, sample in block if not _without_response(sample)], strict=True)
             origins.update(ORIGINS[row.origin] for row in rows)
-            learnt = [prompt_digest(row.prompt) in asked for row in rows]
-            origins.update({LEARNT: sum(learnt)} if any(learnt) else {})
+            learnt = [prompt_digest(row.prompt) in asked if asked else None for row in rows]
+            origins.update({LEARNT: sum(filter(None, learnt))} if any(learnt) else {})
             lengths.append(np.array([len(row.response) for row in rows], dtype=np.int32))
             cut.append(np.array([row.truncated for row in rows], dtype=bool))
             known = known and all(row.told for row in rows)
+            tokenised += sum(not row.exact for row in rows)
             longer += sum(row.truncated and not row.told and len(row.response) > limit for row in rows)
             if done:
                 done -= len(block)
@@ -166,10 +169,10 @@ def score_file(companion: Companion, policy: Policy, wanted: Wanted, checked: Ch
                 stream.write(content)
                 stream.flush()
                 os.fsync(stream.fileno())
-            progress.add(len(block), detail=f"mean confidence {confidences.mean():.3f}" if rows else "")
+            progress.add(len(block), detail=f"mean confidence {total / sum(map(len, lengths)):.3f}" if rows else "")
     known = known or encoder.reading.max_response_length is not None
     responses = ResponseStatistics.of(np.concatenate(lengths), np.concatenate(cut) if known else None)
-    return Summary(origins, responses, longer, total / (checked.rows - checked.unread.total()))
+    return Summary(origins, tokenised, responses, longer, total / (checked.rows - checked.unread.total()))
 
 
 def _line(text: str, sample: Sample, scored: Iterator[tuple], wanted: Wanted, by: dict) -> bytes:
@@ -179,7 +182,7 @@ def _line(text: str, sample: Sample, scored: Iterator[tuple], wanted: Wanted, by
     row, confidence, course, known_prompt, numbers, cut = next(scored)
     added = {wanted.name: confidence, IDS: "given" if row.exact else "tokenised", **by}
     added[wanted.name + RESPONSE] = {"tokens": len(row.response), "cut": cut, **numbers}
-    added |= {wanted.name + LEARNT_FROM: True} if known_prompt else {}
+    added |= {} if known_prompt is False else {wanted.name + LEARNT_FROM: known_prompt}
     if wanted.every:
         values = {"every": wanted.every, "tokens": len(row.response), "values": course.tolist()}
         added[wanted.name + COURSE] = values

@@ -54,8 +54,6 @@ class StatesConnector(KVConnectorBase_V1, SupportsHMA):
 
     name = STATES
     """Name of what is read in the `kv_transfer_params` of an output."""
-    reads_cut = True
-    """Whether a response is read that reached its length limit."""
     reads_tokens = False
     """Whether what the model gave the tokens is read, too."""
 
@@ -101,8 +99,6 @@ class StatesConnector(KVConnectorBase_V1, SupportsHMA):
         name = request.request_id
         if name in self._growing:
             self._growing.remove(name)
-            if not (self.reads_cut or request.status.name == "FINISHED_STOPPED" or request.stop_reason == BELOW):
-                return False
             self._told.ended[name] = request.num_tokens
         return name in self._found and not self.has_read(request)
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import logging
+from collections.abc import Iterable
 from importlib.resources import files
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Literal
@@ -27,6 +28,7 @@ _UNLIKELY = (
     "most of these responses are less likely to the model than 95 % of those that the companion learnt from: are the "
     "prompts worded otherwise, or is the policy another? Confidences may be wrong here; measure them (cocal evaluate)"
 )
+_LIKE_A_CONSTANT = "* Not shown to be better than a constant"
 _DIGITS = 8
 
 
@@ -86,6 +88,11 @@ def prompt_digest(ids: np.ndarray) -> str:
     return hashlib.sha256(ids.astype(np.int32).tobytes()).hexdigest()[:_DIGITS]
 
 
+def prompt_digests(prompts: Iterable[np.ndarray]) -> str:
+    """The `prompt_digest` of each of these prompts once, one after another."""
+    return "".join(sorted({*map(prompt_digest, prompts)}))
+
+
 class About(Reading):
     """The content of `config.json`, with how the rollouts were read."""
 
@@ -123,7 +130,7 @@ class About(Reading):
     learnt: str | None = None
     """Digest of the token ids of all rollouts (`cocal.fitting.fit.digest_of`)."""
     asked: str = ""
-    """The `prompt_digest` of each prompt that was learnt from, one after another."""
+    """The `prompt_digests` of the prompts that were learnt from; empty if these are not known."""
     rollouts: ResponseStatistics | None = None
     """All responses of the last stage, to held-out questions or others."""
     unlikely: float | None = None
@@ -255,8 +262,14 @@ class About(Reading):
             said = ["* So few questions do not tell which of these is better."]
         if alike := [name for name, held in known.items() if held.like_a_constant]:
             why = "more rollouts are needed, or the responses do not tell their labels"
-            said.append(f"* No better than a constant on {' and '.join(alike)}: {why}.")
+            said.append(f"{_LIKE_A_CONSTANT} on {' and '.join(alike)}: {why}.")
         return said
+
+    def warn_of_constant(self) -> None:
+        """Log a warning where the card does not show the companion to be better than a constant."""
+        for said in self._judged():
+            if said.startswith(_LIKE_A_CONSTANT):
+                logging.warning("the companion's card says: %s", said.removeprefix("* "))
 
     def card(self) -> str:
         """The model card, in Markdown with the Hub's metadata, from the template `card.md`."""

@@ -22,7 +22,7 @@ from cocal.errors import ConfigError, ContractError
 from cocal.features.extract import TOKEN_INPUTS, pooled_states, states_and_tokens, token_inputs
 from cocal.features.forward import RESPONSE_POOLINGS, Prefixes
 from cocal.features.store import FeatureReader, NumberFormat, create_features, decoded, open_features
-from cocal.fitting.about import About, BaseModelFacts, Cut, Recipe, prompt_digest
+from cocal.fitting.about import About, BaseModelFacts, Cut, Recipe, prompt_digests
 from cocal.fitting.baselines import baselines_of
 from cocal.fitting.prefixes import Rows, drawn, names, quality_of_parts
 from cocal.fitting.quality import measured_fields
@@ -142,7 +142,7 @@ def fit(
             "base_model": base.model_copy(update={"sample": sample_digest(model)}),
             "notes": (*experience.notes, *_doubts(tokens, base, int(rows["step"].max()) * experience.has_steps)),
             "unlikely": _unlikely(tokens),
-            **{"learnt": digest_of(rows), "asked": "".join(sorted({*map(prompt_digest, rows["prompt_ids"])}))},
+            **{"learnt": digest_of(rows), "asked": prompt_digests(rows["prompt_ids"])},
         }
         if recipe == "paper":
             last = int(rows["step"].max())
@@ -175,7 +175,7 @@ def _counted(experience: Experience, cut: Cut) -> Experience:
         rows = rows.assign(correct=rows["correct"] & ~right) if cut == "wrong" else rows
         experience = replace(experience, rows=rows, notes=(*experience.notes, note))
     for said in experience.notes:
-        logging.info(said)
+        (logging.warning if said in experience.doubts else logging.info)(said)
     return experience
 
 

@@ -33,6 +33,8 @@ class Experience:
     """Whether it is known of every response if it was cut at the length limit."""
     raw: bool = False
     """Whether all prompts are texts that the policy saw as they are, without a chat template."""
+    doubts: tuple[str, ...] = ()
+    """Those of the notes that ask for something."""
 
 
 def experience_of(samples: Iterator[Sample], encoder: Encoder, notes: Counter | None = None) -> Experience:
@@ -75,13 +77,14 @@ def experience_of(samples: Iterator[Sample], encoder: Encoder, notes: Counter | 
             f"{anew:,} responses or their prompts are texts, whose ids were made anew and may differ from those that "
             "were sampled"
         )
-    said += _limits(rows, limit)
+    doubts = _limits(rows, limit, said)
+    said += doubts
     said.append(_sizes(groups.size()))
     said += repeated
     learnt = rows.drop(columns=["where", "file", "tells_cut", "label"])
     raw = {origin for origin, _ in origins} == {"text"}
     told = limit is not None or bool(rows["tells_cut"].all())
-    return Experience(learnt, (*notes, *said), as_given, has_steps, told, raw)
+    return Experience(learnt, (*notes, *said), as_given, has_steps, told, raw, tuple(doubts))
 
 
 def _copies(rows: pd.DataFrame) -> list[str]:
@@ -91,8 +94,9 @@ def _copies(rows: pd.DataFrame) -> list[str]:
     return copies([*keys], rows["where"].iloc.__getitem__, "step, prompt, response and label")
 
 
-def _limits(rows: pd.DataFrame, limit: int | None) -> list[str]:
-    """Sentences about which responses count as cut; a ContractError refuses a limit that most of these exceed."""
+def _limits(rows: pd.DataFrame, limit: int | None, plain: list[str]) -> list[str]:
+    """Sentences that ask which responses count as cut; one that asks nothing is added to the plain ones. A
+    ContractError refuses a limit that most of these exceed."""
     unknown, cut = ~rows["tells_cut"], rows["truncated"]
     if not unknown.any():
         said = "all responses count as cut, though they have different lengths: where their ids lack the end token, "
@@ -109,10 +113,12 @@ def _limits(rows: pd.DataFrame, limit: int | None) -> list[str]:
                 f"--max-response-length {limit:,} (up to {longest:,}); give the limit with which they were "
                 "sampled (verl's data.max_response_length, TRL's max_completion_length)"
             )
-        said = f"the {count:,} without an end within {limit:,} tokens count so; the longest response has {longest:,}"
+        said = "the files do not say which responses were cut: "
+        said += f"the {count:,} without an end within {limit:,} tokens count so; the longest response has {longest:,}"
         if most < limit and alike > max(count, 2, len(lengths) / 100):
-            said += f"; {alike:,} have {most:,}: if that was the limit, give --max-response-length {most}"
-        return [f"the files do not say which responses were cut: {said}"]
+            return [f"{said}; {alike:,} have {most:,}: if that was the limit, give --max-response-length {most}"]
+        plain.append(said)
+        return []
     said = "the files do not say which responses were cut at the limit, so none counts as cut"
     if not unknown.all():
         said = f"{unknown.sum():,} rows do not say whether they were cut at the limit, and count as complete"

@@ -18,7 +18,6 @@ class CompanionConnector(StatesConnector):
     """
 
     name = CONFIDENCES
-    reads_cut = False
 
     def load(self, extra: dict[str, Any], device: torch.device) -> None:
         companions, about, _ = saved.read(extra["companion"])

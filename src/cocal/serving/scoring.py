@@ -21,14 +21,14 @@ from cocal.models.text import Tokens
 
 CONFIDENCES = "cocal_confidences"
 """Name of the confidences, one for each member, in the `kv_transfer_params` of an output."""
-CUT = "the response was cut at the length limit, so that it has no end of sequence, whose state the companion reads"
+CUT = "the response was cut at the length limit, so that this is the confidence of its states so far"
 NO_END = "the response does not end with an end-of-sequence token, so that this is the confidence of its states so far"
 STOPPED = "a stop string or token ended the response, so that this is the confidence of its states so far"
 UNSURE = "the confidence fell below the threshold of the request, which ended the response"
 OTHER_MODE = "the chat is in another mode of the template than those that the companion was fitted on"
 NO_ROOM = "prompt and response fill the context, and the state of the last token needs room for one more"
 NOT_FOLLOWED = "responses of beam search or of an adapter are not scored"
-REPEATED = "the response was ended since it repeated itself, so that it has no end of sequence"
+REPEATED = "the response was ended since it repeated itself, so that this is the confidence of its states so far"
 STEERED = "the request says which tokens may be drawn, so that the answer is not the model's own"
 FAILED = "the engine gave no confidence for this response; its log says why"
 
@@ -91,13 +91,12 @@ class Scorer:
         (reply,) = output.outputs
         if reply.finish_reason == "length" and reply.stop_reason == BELOW:
             return self.of(output, UNSURE)
-        if reply.finish_reason in ("length", "repetition"):
-            return Confidence(None, CUT if reply.finish_reason == "length" else REPEATED)
-        if isinstance(reply.stop_reason, str):  # the server has found it in the text, of which the engine knows nothing
+        cut = {"length": CUT, "repetition": REPEATED}.get(reply.finish_reason)
+        if cut is None and isinstance(reply.stop_reason, str):  # found in the text, of which the engine knows nothing
             return await self.score(prompt, response, STOPPED)
         if len(prompt) + len(response) >= self.longest:
             return Confidence(None, NO_ROOM)
-        return self.of(output, None if response and response[-1] in self.ends else STOPPED)
+        return self.of(output, cut or (None if response and response[-1] in self.ends else STOPPED))
 
     def of(self, output: Any, reason: str | None = None) -> Confidence:
         """The confidence in an engine's output, or `FAILED` if there is none; `reason` is attached to a value."""

@@ -10,7 +10,7 @@ import pandas as pd
 from cocal.companion.companions import load_companions
 from cocal.confidence import saved
 from cocal.errors import ContractError
-from cocal.fitting.about import About, BaseModelFacts
+from cocal.fitting.about import About, BaseModelFacts, prompt_digests
 from cocal.fitting.baselines import baselines
 from cocal.fitting.held_out import HeldOut
 from cocal.fitting.quality import quality_of
@@ -91,7 +91,9 @@ def _companions(study: Study, given: Path, backbone: str, experience: str) -> tu
         f"The study {study.study} fitted these companions ({place}); its tables say how good they are.",
         f"The base model has the digest {Product(policy).identity}; it is not in here.",
     )
-    return companions, About(spec=companions.spec, states=study.features.dtype, base_model=base, notes=notes)
+    rollouts = read_frame(given / _within(results.rollouts_folder(backbone, "grpo")), RESPONSES, ["prompt_ids"])
+    known = {"states": study.features.dtype, "notes": notes, "asked": prompt_digests(rollouts["prompt_ids"])}
+    return companions, About(spec=companions.spec, base_model=base, **known)
 
 
 def _evaluated(study: Study, given: Path, method: str, seeds: tuple[int, ...] = (-1,)) -> pd.DataFrame:

@@ -133,6 +133,15 @@ def test_a_study_s_companions_score_the_same(study, micro_policy, table, fitted)
     np.testing.assert_array_equal(own.score(*micro_policy, *given, seed=42), expected)
 
 
+def test_what_is_no_response_and_a_file_in_the_place_of_the_folder_are_named(tmp_path, fitted, micro_policy):
+    with pytest.raises(ContractError, match="None is neither a text nor a chat nor token ids; give one of these"):
+        fitted.score(*micro_policy, "What is 2 + 3?", None)
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(ContractError, match="file: is a file, and a companion is a folder; name another place"):
+        fitted.save_pretrained(tmp_path / "file")
+    assert (tmp_path / "file").read_text() == "mine"
+
+
 def test_a_saved_companion_is_the_same_companion(tmp_path, fitted, micro_policy, table):
     fitted.save_pretrained(tmp_path / "saved")
     assert {file.name for file in (tmp_path / "saved").iterdir()} == {"model.safetensors", "config.json", "README.md"}

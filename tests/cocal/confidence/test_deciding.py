@@ -103,7 +103,7 @@ def test_a_certified_threshold_decides_who_is_answered(tmp_path, decide, capsys,
     assert chosen == expected
     printed = capsys.readouterr().out
     assert f"threshold {threshold!r}: questions" in printed
-    assert "probability of at least 90 %, at most 10 % of answered questions from this source are wrong" in printed
+    assert "probability of at least 90 %, at most 10 % of answered questions from this source are wrong, if" in printed
     wrong = np.mean([not one["correct"] for one in expected if one["decision"] == "answer"])
     assert f"wrong among the answered: {100 * wrong:.1f} %" in printed
 
@@ -167,13 +167,36 @@ def test_files_that_certify_nothing_are_refused(decide, capsys, many):
             "800 of its 800 prompts are among those that the companion",
         ),
         ([one | {"confidence_by": "12ab group"} for one in old], "its confidences are by another companion, target or"),
-        (old[1::2], "up to 1 responses to a question, but up to 2 in"),
     ):
-        new = [one | {"confidence_by": "12ab"} for one in new]
+        new = [one | {"confidence_by": "12ab", "confidence_learnt": True} for one in new]
         assert decide("abstain", new, "--calibration", lines(calibration, *given)) == (2, None)
         assert f"{calibration}: {message}" in capsys.readouterr().err
     assert decide("vote", [{"question_id": "a", "response": "nothing boxed", "confidence": 0.5}])[0] == 2
     assert "nothing to vote on, since no response has an answer (the last box of each" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours", "message"),
+    [
+        (
+            [2, 2, 1, 2],
+            [2],
+            "old.jsonl: 1 of its 4 questions have another number of responses than 2, the usual one in ",
+        ),
+        ([4, 4, 4], [4, 1, 1, 3], "scored.jsonl: 3 of its 4 questions have another number of responses than 4"),
+    ],
+)
+def test_questions_with_another_number_of_responses_are_counted_and_one_is_named(
+    tmp_path, decide, capsys, theirs, ours, message
+):
+    old, new = (
+        [line(f"{name}-{k}", place / 10, "1", True) for k, size in enumerate(sizes) for place in range(size)]
+        for name, sizes in (("old", theirs), ("new", ours))
+    )
+    assert decide("abstain", new, "--calibration", lines(tmp_path / "old.jsonl", *old)) == (2, None)
+    error = capsys.readouterr().err
+    assert message in error
+    assert ("such as 'old-2' with 1;" if len(ours) == 1 else "such as 'new-1' with 1;") in error
 
 
 def test_a_response_that_is_not_read_is_told_with_the_remedy(decide, capsys):

@@ -115,7 +115,7 @@ def test_a_value_beyond_its_bound_within_its_interval_is_told(tmp_path, source, 
     assert "not shown to be worse, but auroc, brier lies beyond the bound" in capsys.readouterr().out
 
 
-def test_a_label_of_another_name_than_at_the_fit_is_read(tmp_path, own, monitor):
+def test_a_label_of_another_name_than_at_the_fit_is_read(tmp_path, own, monitor, capsys):
     rows = read_lines(write_lines(tmp_path / "a.jsonl", own.rollouts, own.texts))
     named = lines(tmp_path / "named.jsonl", *({**row, "right": row["correct"], "correct": None} for row in rows))
     assert own.fit(named, tmp_path / "companion", "--field", "correct=right") == 0
@@ -123,6 +123,9 @@ def test_a_label_of_another_name_than_at_the_fit_is_read(tmp_path, own, monitor)
     other = lines(tmp_path / "other.jsonl", *later)
     words = "--companion", tmp_path / "companion", "--field", "reward=reward"
     assert monitor(other, *FAIR, *words) == 0
+    assert monitor(other, *FAIR, *words[:2]) == 2
+    assert "for --field correct=right; its fields are " in (error := capsys.readouterr().err)
+    assert error.endswith("(the name is remembered from the fit: give another by --field)\n")
 
 
 def test_the_bounds_are_those_of_the_card_where_none_is_given(tmp_path, own, source, monitor):
@@ -137,10 +140,28 @@ def test_the_bounds_are_those_of_the_card_where_none_is_given(tmp_path, own, sou
     table = tmp_path / "monitor.csv"
     found = pd.read_csv(table).iloc[0]
     table.write_text(table.read_text().rstrip("\n"))  # as some editors leave it
-    monitor(*words)
+    monitor(*words, "--max-ece", "0.875")
     assert len(pd.read_csv(table)) == 2
     for name, end in (("ece", "upper"), ("auroc", "lower"), ("brier", "upper")):
         assert found[f"{name}_bound"] == pytest.approx(getattr(wanted[name], end))
+
+
+def test_lines_name_their_companion_and_none_stands_twice(tmp_path, own, source, monitor, capsys):
+    companion = Companion.from_pretrained(own.companion)
+    companion.about = companion.about.model_copy(update={"unlikely": -3.25})
+    companion.save_pretrained(tmp_path / "other")
+    assert monitor(source, *FAIR) == 0
+    table = tmp_path / "monitor.csv"
+    head, line = (row.rpartition(",") for row in table.read_text().splitlines())
+    table.write_text(f"{head[0]}\n{line[0]}\n")  # as before there was a column
+    for _ in range(2):
+        assert monitor(source, *FAIR) == 0
+    assert capsys.readouterr().out.count("has this line already") == 1
+    assert monitor(source, *FAIR, "--companion", tmp_path / "other") == 0
+    rows = table.read_text().splitlines()
+    names = [Companion.from_pretrained(place).identity()[:12] for place in (own.companion, tmp_path / "other")]
+    assert rows[:3] == [f"{head[0]},companion", f"{line[0]},", f"{line[0]},{names[0]}"]
+    assert [row.rpartition(",")[2] for row in rows[3:]] == names[1:] != names[:1]
 
 
 def test_a_card_without_intervals_holds_nothing(tmp_path, own, source, monitor, capsys):

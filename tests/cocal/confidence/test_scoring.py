@@ -13,7 +13,7 @@ import torch
 
 from cocal import Companion
 from cocal.companion.settings import CompanionSettings
-from cocal.confidence import scoring
+from cocal.confidence import UNKNOWN, scoring
 from cocal.confidence.scored import read_scored
 from cocal.fitting.models import Checkpoint
 from cocal.models.loading import load_policy, load_tokenizer
@@ -49,19 +49,33 @@ def test_verl_s_lines_become_a_companion_and_get_confidences(tmp_path, own, scor
     assert all(0 < line["confidence"] < 1 for line in scored)
 
 
-def test_responses_beyond_the_limit_and_the_mean_confidence_are_told(tmp_path, own, score, capsys):
+def test_a_fit_warns_where_nothing_says_which_responses_were_cut(own, fit, caplog):
+    for flags, told in (((), True), (("--max-response-length", "20"), False)):
+        caplog.clear()
+        assert fit(own.verl, *flags, to=f"{told}") == 0
+        warned = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+        assert any(said.startswith("the files do not say which responses were cut") for said in warned) == told
+
+
+def test_responses_beyond_the_limit_and_the_mean_confidence_are_told(tmp_path, own, score, capsys, caplog, monkeypatch):
+    monkeypatch.setattr(scoring, "ROWS", 6)
+    caplog.set_level("INFO")
     assert score(own.verl / "2.jsonl", "--max-response-length", "3") == 0
     printed = capsys.readouterr().out
     assert re.search(r"3 tokens or more count as cut, .*; [1-9]\d* are longer: if these were sampled with", printed)
-    mean = np.mean([line["confidence"] for line in read_lines(tmp_path / "scored.jsonl")])
+    rows = read_lines(tmp_path / "scored.jsonl")
+    mean = np.mean([line["confidence"] for line in rows])
+    assert f"response {len(rows)}/{len(rows)}, mean confidence {mean:.3f}" in caplog.text
+    assert f"{len(rows)} have ids that were made anew from texts" in printed
     metrics = Companion.from_pretrained(own.companion).about.held_out.metrics
     (card,) = (one.value for one in metrics if one.metric == "mean_confidence")
     assert f"  mean confidence {mean:.3f}, {card:.3f} on the card\n" in printed
 
 
-def test_given_ids_are_scored_exactly_and_labels_are_optional(tmp_path, score, source, own):
+def test_given_ids_are_scored_exactly_and_labels_are_optional(tmp_path, score, source, own, capsys):
     lines(source, *({k: v for k, v in line.items() if k != "correct"} for line in read_lines(source)))
     assert score(source, "--seed", "137", "--name", "p") == 0
+    assert "made anew" not in capsys.readouterr().out
     scored = read_lines(tmp_path / "scored.jsonl")
     given = own.rollouts["prompt_ids"], own.rollouts["response_ids"]
     expected = Companion.from_pretrained(own.companion).score(*own.policy, *given, seed=137)
@@ -107,19 +121,36 @@ def test_prompts_are_read_as_those_that_the_companion_learnt_from(tmp_path, own,
     assert abs(plain - of_chat) > 1e-4
 
 
-def test_prompts_that_were_learnt_from_are_counted(own, source, score, capsys):
+def test_prompts_that_were_learnt_from_are_counted(own, source, score, caplog):
     known, new = read_lines(source)[:3], {"prompt_ids": [5, 6, 7], "response_ids": [3, 4], "score": 1.0}
     for given, count in (([*known, new, new], 3), ([new], 0)):
         lines(source, *given)
-        capsys.readouterr()
+        caplog.clear()
         assert score(source) == 0
         said = f"{count} prompts are among those that the companion learnt from"
-        assert (said in capsys.readouterr().out) == (count > 0)
+        assert (said in caplog.text) == (count > 0)
         scored = read_scored(source.with_name("scored.jsonl"), Reading())
         assert [one.get("confidence_learnt") for one in read_lines(scored.source)].count(True) == count
         assert any(note.startswith(f"{count} of {len(given)} prompts are among") for note in scored.notes) == (
             count > 0
         )
+
+
+def test_what_the_card_does_not_say_is_warned_of(tmp_path, own, source, score, decide, caplog, capsys):
+    companion = Companion.from_pretrained(own.companion)
+    about, held = companion.about, companion.about.held_out
+    for told, constant in ((False, 1.0), (True, 0.0)):  # Brier scores, of which the companion's is never the best
+        parts = {"held_out": held.model_copy(update={"constant": constant}), "held_out_all_steps": None}
+        parts |= {"asked": ""} if told else {}
+        companion.about = about.model_copy(update={**parts, "held_out_uncut": None})
+        companion.save_pretrained(tmp_path / f"{told}")
+        caplog.clear()
+        assert score(source, companion=tmp_path / f"{told}") == 0
+        assert (UNKNOWN in caplog.text) == ("Not shown to be better than a constant on all" in caplog.text) == told
+        rows = read_lines(tmp_path / "scored.jsonl")
+        assert {row["confidence_learnt"] for row in rows} == {None if told else True}
+        assert decide("best-of-n", rows)[0] == 0
+        assert (UNKNOWN in capsys.readouterr().out) == told
 
 
 def test_scoring_takes_the_same_memory_however_many_responses_there_are(tmp_path, own, monkeypatch):
@@ -320,21 +351,21 @@ def test_names_of_fields_are_kept_and_printed_commands_carry_them(tmp_path, caps
     assert "not read: output\n" in printed
 
 
-def test_responses_unlike_those_that_were_learnt_from_are_told(tmp_path, capsys, own, fit, source, score):
+def test_responses_unlike_those_that_were_learnt_from_are_told(tmp_path, caplog, own, fit, source, score):
     """All are cut to one token: their length and their share of cut ones are others than the last stage's."""
     assert fit(source) == 0
     about = Companion.from_pretrained(tmp_path / "companion").about
     last = own.rollouts[own.rollouts["step"] >= about.held_out.steps[0]]
     low, middle, high = np.quantile(last["response_ids"].map(len), [0.25, 0.5, 0.75])
     assert score(source, companion=tmp_path / "companion") == 0
-    assert "These responses differ" not in capsys.readouterr().out
+    assert "These responses differ" not in caplog.text
     short = own.rollouts.assign(response_ids=own.rollouts["response_ids"].map(lambda ids: ids[:1]), truncated=True)
     short = write_lines(tmp_path / "short.jsonl", short, own.texts)
     assert score(short, companion=tmp_path / "companion") == 0
     assert (
         f"a median length of 1 tokens instead of {middle:.0f} (half of those have {low:.0f} to {high:.0f}), and 100.0 %"
         f" of them cut at the limit instead of {100 * last['truncated'].mean():.1f} %"
-    ) in capsys.readouterr().out
+    ) in caplog.text
 
 
 @pytest.mark.parametrize("field", ["confidence", "confidence_course"])

@@ -179,7 +179,7 @@ def test_the_command_says_what_was_tried_and_what_it_reaches(tmp_path, own, mine
     assert repr(companion).partition("\n\n")[2] in said
 
 
-def test_what_is_better_and_a_companion_like_a_constant_are_told(both):
+def test_what_is_better_and_a_companion_like_a_constant_are_told(both, caplog):
     about = Companion.from_pretrained(both / "states").about
     metrics = [Metric(metric="brier", value=0.2, lower=0.1, upper=0.24)]
     given = about.held_out_all_steps.model_copy(update={"metrics": metrics})
@@ -190,8 +190,10 @@ def test_what_is_better_and_a_companion_like_a_constant_are_told(both):
         "not separable from that of length (0.198); higher than that of token probability (0.190)."
     )
     best = "* On all of these the companion's Brier score (0.200) is lower than that of agreement of the group (0.210)."
-    alike = "* No better than a constant on all of these: more rollouts are needed, or the responses do not tell their "
-    alike += "labels."
+    alike = (
+        "* Not shown to be better than a constant on all of these: more rollouts are needed, or the responses do not "
+    )
+    alike += "tell their labels."
     for constant, upper, said in ((0.25, 0.24, False), (0.24, 0.24, True), (0.21, None, False), (0.19, None, True)):
         one = given.model_copy(update={"constant": constant, "questions": LEAST_COMPARED})
         one.metrics[0] = metrics[0].model_copy(update={"upper": upper})
@@ -199,6 +201,9 @@ def test_what_is_better_and_a_companion_like_a_constant_are_told(both):
             held = one.model_copy(update={"others": beside})
             parts = {"held_out": held, "held_out_all_steps": None, "held_out_uncut": None}
             assert about.model_copy(update=parts)._judged() == [*standing, *[alike] * said]
+            caplog.clear()
+            about.model_copy(update=parts).warn_of_constant()
+            assert (alike[2:] in caplog.text) == said
     few = about.model_copy(update=parts | {"held_out": held.model_copy(update={"questions": LEAST_COMPARED - 1})})
     assert few._judged()[0] == "* So few questions do not tell which of these is better."
     last = about.model_copy(update={"held_out": one.model_copy(update={"others": others}), "held_out_uncut": None})

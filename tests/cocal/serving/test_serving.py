@@ -185,8 +185,9 @@ def test_the_confidence_is_the_mean_over_the_seeds_of_one_target_and_what_has_no
 
     assert confidence([8, 2]) == confidence([2]) == expected
     assert confidence([8, 7]).value == 0.2  # a second end token
-    assert confidence([8, 2], "length") == V(None, CUT)
-    assert confidence([8, 2], "repetition", stop="repetition_detected") == V(None, REPEATED)
+    assert confidence([8, 9], "length") == expected._replace(reason=CUT)
+    assert confidence([8, 9], "length", prompt=10) == V(None, NO_ROOM)
+    assert confidence([8, 9], "repetition", stop="repetition_detected") == expected._replace(reason=REPEATED)
     assert confidence([8, 2], found=[0.1, float("nan"), 0.9]) == V(None, FAILED)
     assert confidence([8]) == expected._replace(reason=STOPPED)  # by a token that the request named
     assert confidence([8, 2], prompt=9) == expected
@@ -327,8 +328,9 @@ def test_what_was_read_of_a_growing_choice_is_known_when_its_output_is_taken():
 @pytest.mark.vllm
 @pytest.mark.parametrize("kind", ["DELTA", "FINAL_ONLY"])
 def test_each_choice_is_a_request_of_its_own(kind):
-    parts = [[output([8]), output([2], "stop", [0.1, 0.3, 0.9])], [output([9]), output([9, 9], "length")]]
-    whole_ones = [[output([8, 2], "stop", [0.1, 0.3, 0.9])], [output([9, 9, 9], "length")]]
+    found = [0.1, 0.3, 0.9], [0.5, 0.6, 0.7]
+    parts = [[output([8]), output([2], "stop", found[0])], [output([9]), output([9, 9], "length", found[1])]]
+    whole_ones = [[output([8, 2], "stop", found[0])], [output([9, 9, 9], "length", found[1])]]
     engine = Engine(*(parts if kind == "DELTA" else whole_ones))
     seen, found = answered(engine, kind, 2)
     outputs = [(one.index, one.token_ids) for part in seen for one in part.outputs]
@@ -336,7 +338,7 @@ def test_each_choice_is_a_request_of_its_own(kind):
         assert sorted(outputs) == [(0, [2]), (0, [8]), (1, [9]), (1, [9, 9])]
     else:
         assert (len(seen), outputs) == (1, [(0, [8, 2]), (1, [9, 9, 9])])
-    assert [(one.value, one.reason) for one in found] == [(0.2, None), (None, CUT), (None, NOT_FOLLOWED)]
+    assert [(one.value, one.reason) for one in found] == [(0.2, None), (0.55, CUT), (None, NOT_FOLLOWED)]
     asked = [(name, one.n, one.seed, one.extra_args) for name, _, one in engine.asked]
     assert asked == [(f"{k}_request", 1, 3 + k, {"a": 1, **asking()}) for k in range(2)]
 

@@ -3,7 +3,10 @@
 from argparse import ArgumentParser
 from importlib import import_module
 
-from cocal.commands import flags
+import pytest
+
+from cocal.cli import main
+from cocal.commands import catalogue, flags
 from cocal.commands.catalogue import commands_with, work_of
 
 
@@ -11,6 +14,13 @@ def test_each_command_has_its_function():
     for name in commands_with(None):
         module, function = work_of(name).split(":")
         assert callable(getattr(import_module(module), function))
+
+
+def test_the_library_alone_says_where_commands_of_the_study_are(monkeypatch, capsys):
+    monkeypatch.setattr(catalogue, "_added", list)
+    with pytest.raises(SystemExit, match="2"):
+        main(["unpack", "--output", "model"])
+    assert "the study's take `pip install . ./src` in a checkout" in capsys.readouterr().err
 
 
 def test_a_flag_of_pairs_is_given_several_times_and_its_values_are_json_or_words():

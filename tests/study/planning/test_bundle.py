@@ -68,7 +68,9 @@ def test_the_main_companion_is_published_with_its_measured_quality_and_rollouts_
     policy = results / f"policies/{study.main_backbone}/grpo/step-{step}"
     words = ["score", "--companion", folder, "--model", policy, rollouts, tmp_path / "scored.jsonl"]
     assert main([*map(str, words)]) == 0
-    assert pd.read_json(tmp_path / "scored.jsonl", lines=True)["confidence"].between(0, 1).all()
+    scored = pd.read_json(tmp_path / "scored.jsonl", lines=True)
+    assert scored["confidence"].between(0, 1).all()
+    assert scored["confidence_learnt"].all()
     assert main([*_words(results, folder, CONFIG), "--companion"]) == 0, "its own folder is written anew"
     (folder / "rollouts.jsonl").write_text("mine")
     assert main([*_words(results, folder, CONFIG), "--companion"]) == 2
