@@ -19,6 +19,11 @@ _TURNS = re.compile(
     r"|\[TOOL_RESULTS\]|<｜(?:User|tool▁outputs▁begin)｜>|<\|start\|>(?:user|functions)"
 )
 """Markers that templates write before the words of a tool or of a user."""
+_CALLS = re.compile(
+    r"<(?:\w+:)?tool_calls?>\s*(?:[{[<]|\w+\s*\n)|<[|｜](?:tool[▁_]calls?[▁\w]*|python_tag|call)[|｜]>|\[TOOL_CALLS\]"
+    r"|\bto=functions\.\w"
+)
+"""How policies begin or end the call of a tool."""
 _ROLE = re.compile(r"(?:user|tool|ipython|observation)\n")
 _LINE = re.compile(r"^(?:user|tool|ipython|observation)\n", re.MULTILINE)
 """The same markers where special tokens were left out: behind other words, and as a line of their own."""
@@ -94,6 +99,8 @@ def no_response(prompt: Any = None, response: Any = None, response_ids: Any = No
 
 def other_words(text: str, raw: bool) -> str | None:
     """Why a text is more than one answer of the policy, if it is; after a `raw` prompt it has no special tokens."""
+    if _CALLS.search(text):
+        return "its response calls a tool"
     role, reply = (_ROLE, "assistant\n") if raw else (_LINE, "\nassistant\n")
     begun = role.search(text)
     turns = _TURNS.search(text, 1) or (begun and reply in text[begun.end() - 1 :])

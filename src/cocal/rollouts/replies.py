@@ -31,6 +31,10 @@ _LAST, _NEAR = 24, 30
 """Tokens at the end of a prompt, and characters after a marker there, within which the marker opens the response."""
 _ESCAPED = re.compile(r"\\n(?![a-z])|\\u[0-9a-f]{4}|&(?:lt|gt|amp|quot|#\d+);")
 """Escape sequences of texts that were written as JSON or HTML once too often; LaTeX's commands have small letters."""
+_LEAKED = re.compile(r"[ĠĊ]|▁(?![\w▁]*[|｜]>)")
+"""What stands for white space in the names of tokens, but for those of markers."""
+_SHOWN = re.compile(r"""\s*(\[(['"])|b(['"]))(?:\\.|(?!\2|\3).)*(?:\2\]|\3)\s*""", re.DOTALL)
+"""A text in a list, or the bytes of one, as Python shows it."""
 _ROWS, _ROWS_OF_FILE = 512, 8
 """Rows of a block that are looked at, and those of each file in it whose ids are compared with their texts."""
 
@@ -156,18 +160,19 @@ def check(
             asked = sample.question if row.origin == "ids" else None
             beside = sample.response_beside if what == "response" else asked
             compared = files.setdefault(sample.where.rpartition(": ")[0], [])
-            if beside and len(compared) < _ROWS_OF_FILE:
-                compared.append((sample, _other(tokenizer, getattr(row, what), beside)))
+            if beside:
+                compared.append((sample, getattr(row, what), beside))
         advice = f"give the model whose tokenizer made them, or leave the text aside (--ignore {what})"
-        for compared in files.values():
+        for rows in files.values():
+            spread = rows[:: len(rows) // _ROWS_OF_FILE + 1]
+            compared = [(sample, _other(tokenizer, ids, text)) for sample, ids, text in spread]
             judge(compared, f"the ids of the {what} are not those of its text, but of {{!r}}", advice)
     if MARKERS in ignored:
         return
-    judge(
-        [(sample, _escaped(sample.response or "")) for sample, _ in looked],
-        "the response has {}, as a text has that was written as JSON or HTML once too often",
-        f"give the text as the policy wrote it, or say that this is it (--ignore {MARKERS})",
-    )
+    otherwise = "has {}, as a text has that was written as JSON, HTML, Python's repr or names of tokens once too often"
+    advice = f"give the text as the policy wrote or read it, or say that this is it (--ignore {MARKERS})"
+    judge([(sample, _escaped(sample.response or "")) for sample, _ in looked], f"the response {otherwise}", advice)
+    judge([(sample, _leaked(sample.asked or "")) for sample, _ in looked], f"the prompt {otherwise}", advice)
     if replies is None:
         return
     bare, ended, lacking, special = [], [], [], replies.special
@@ -201,9 +206,17 @@ def check(
 
 
 def _escaped(text: str) -> str | None:
-    """An escape sequence in a text that lacks the character for which it stands; None if there is none."""
+    """An escape sequence in a text that lacks the character for which it stands, or how Python shows a text or the
+    names of tokens; None if there is none."""
+    if match := _SHOWN.fullmatch(text):
+        return match[1]
     match = _ESCAPED.search(text)
-    return match[0] if match and ("<" if match[0].startswith("&") else "\n") not in text else None
+    return match[0] if match and ("<" if match[0].startswith("&") else "\n") not in text else _leaked(text)
+
+
+def _leaked(text: str) -> str | None:
+    match = None if " " in text else _LEAKED.search(text)
+    return match and match[0]
 
 
 def judge(rows: Sequence[tuple[Sample, str | None]], problem: str, remedy: str, refuse: bool = True) -> None:
