@@ -16,7 +16,7 @@ from cocal.models.loading import Policy, Vocabulary
 from cocal.models.text import check_tokens, render, template_fault, template_fields, turn_end, writes
 from cocal.rollouts.format import Reading
 from cocal.rollouts.padding import Padding
-from cocal.rollouts.replies import MARKERS, Replies, check, judge
+from cocal.rollouts.replies import MARKERS, Replies, check, check_unread, judge
 from cocal.rollouts.sample import Encoded, Origin, Sample
 
 BLOCK, ROWS = 2048, 4096
@@ -83,7 +83,7 @@ class Encoder:
     def check_wishes(self) -> None:
         """Refuse by a ConfigError a mode or values that the template does not read."""
         template = self._written
-        names = [name for name in template_fields(template) if name != "enable_thinking"]
+        names = [name for name in self._reads if name != "enable_thinking"]
         instead = f"; it reads {', '.join(names)} (--template-field NAME=VALUE)" if names else ""
         if self.reading.thinking and not (self._replies and self._replies.knows_thinking):
             raise ConfigError(f"--thinking changes nothing in this chat template{instead}; leave it out")
@@ -110,6 +110,7 @@ class Encoder:
         )
         encoded = [self._one(sample, ids) for sample, ids in zip(samples, responses, strict=True)]
         if strict:
+            check_unread(self._tokenizer, samples, encoded, {n: self.values.get(n) for n in self._reads})
             check(self._tokenizer, self._replies, samples, encoded, self.reading.ignored)
         self._warn(samples, encoded, strict)
         return encoded
@@ -273,8 +274,13 @@ class Encoder:
         """What lets the template think, in words."""
         if self._replies and self._replies.knows_thinking:
             return "--thinking"
-        names = ", ".join(template_fields(self._written))
+        names = ", ".join(self._reads)
         return f"--template-field NAME=VALUE (it reads {names})" if names else "exact ids (prompt_ids)"
+
+    @cached_property
+    def _reads(self) -> list[str]:
+        """Names of the values that the template reads."""
+        return template_fields(self._written)
 
     @property
     def _written(self) -> str:

@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from cocal.errors import ContractError
 from cocal.models.text import comparable, misread
+from cocal.rollouts.exclusions import LISTS
 from cocal.rollouts.sample import Encoded, Sample
+from cocal.rollouts.values import texts_in
+from cocal.store.rows import shown
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -35,6 +38,8 @@ _LEAKED = re.compile(r"[ĠĊ]|▁(?![\w▁]*[|｜]>)")
 """What stands for white space in the names of tokens, but for those of markers."""
 _SHOWN = re.compile(r"""\s*(\[(['"])|b(['"]))(?:\\.|(?!\2|\3).)*(?:\2\]|\3)\s*""", re.DOTALL)
 """A text in a list, or the bytes of one, as Python shows it."""
+_PROMPT, _WORDS, _LONG = re.compile(r"(?:\w*_)?prompts?(?:_\w+)?"), 3, 8
+"""Names of texts that a policy may have read, which have so many words, and characters of a response that tell it."""
 _ROWS, _ROWS_OF_FILE = 512, 8
 """Rows of a block that are looked at, and those of each file in it whose ids are compared with their texts."""
 
@@ -203,6 +208,44 @@ def check(
         "the text lacks the special tokens that the template writes in a reply ({})",
         f"give exact ids (response_ids), or texts with them; or say that the policy writes none (--ignore {MARKERS})",
     )
+
+
+def check_unread(
+    tokenizer: "PreTrainedTokenizerBase",
+    samples: Sequence[Sample],
+    encoded: Sequence[Encoded],
+    values: Mapping[str, Any],
+) -> None:
+    """Refuse a row with a field that is not read, but whose name the template reads, with another of the `values` that
+    it was given, or that has messages or a prompt whose words the policy's prompt lacks."""
+    for sample, row in zip(samples, encoded, strict=True):
+        given = {**values, **(sample.template_fields or {})}
+        for name, (outer, value) in sample.unread.items() if row.origin != "ids" else ():
+            told = name in values and (value or None) != (given[name] or None)
+            if told or _not_in(tokenizer, name, value, sample, row):
+                raise ContractError(
+                    f"{sample.where}: the field {name!r} ({shown(value)}) may be a part of the prompt, and is not "
+                    f"read; put it there (messages, chat_template_kwargs), or give --ignore {outer} if it is none"
+                )
+
+
+def _not_in(tokenizer: "PreTrainedTokenizerBase", name: str, value: Any, sample: Sample, row: Encoded) -> bool:
+    """Whether a field has messages, or a text that holds the prompt or is called one, with words that the prompt lacks;
+    what holds the response, too, was read by somebody else."""
+    chat = isinstance(value, LISTS) and all(isinstance(one, Mapping) and {"role", "content"} <= {*one} for one in value)
+    texts = [*map(comparable, texts_in(value))] if chat or isinstance(value, (str, *LISTS)) else []
+    asked, said = comparable(sample.question or ""), comparable(sample.response or "")
+    called = _PROMPT.fullmatch(name.lower()) and max((len(text.split()) for text in texts), default=0) >= _WORDS
+    holds = asked and any(asked in text for text in texts)
+    if (
+        not texts
+        or not (chat or called or holds)
+        or (len(said) >= _LONG and any(said in text != said for text in texts))
+    ):
+        return False
+    read = [tokenizer.decode(row.prompt, skip_special_tokens=skipped) for skipped in (False, True)]
+    whole = [said, *map(comparable, (*read, sample.asked or ""))]
+    return any(all(text not in part for part in whole) for text in texts)
 
 
 def _escaped(text: str) -> str | None:

@@ -155,6 +155,15 @@ def joined(said: str | tuple[Mapping[str, str], ...]) -> str:
     return said if isinstance(said, str) else "\n".join(message["content"] for message in said)
 
 
+def texts_in(value: Any) -> list[str]:
+    """The texts in a field, in order; none in a number or an unset value."""
+    if isinstance(value, Mapping):
+        value = value["content"] if "content" in value else [*value.values()]
+    if isinstance(value, LISTS):
+        return [text for one in value for text in texts_in(one)]
+    return [str(value)] if value and (value is True or not isinstance(value, (int, float))) else []
+
+
 def _is_number(value: Any) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool)
 
