@@ -1,5 +1,6 @@
 """Rollouts of anybody's training in one chronological table (section 4.1)."""
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,7 +13,11 @@ from cocal.errors import ContractError
 from cocal.rollouts.encoding import Encoder
 from cocal.rollouts.labels import check_bound, correctness
 from cocal.rollouts.questions import contradictions, copies, same_question
-from cocal.rollouts.sample import ORIGINS, Sample
+from cocal.rollouts.sample import CUT, ORIGINS, Sample
+from cocal.store.rows import listed
+
+_ENDS = re.compile("trunc|finish|cut|clip|(?<!prompt_)(?<!input_)length", re.IGNORECASE)
+"""Names of fields that may tell how a response ended."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +50,7 @@ def experience_of(samples: Iterator[Sample], encoder: Encoder, notes: Counter | 
     """
     notes = Counter() if notes is None else notes
     correct_above, limit = encoder.reading.correct_above, encoder.reading.max_response_length
-    gathered, origins = [], Counter()
+    gathered, origins, ends = [], Counter(), {}
     while part := list(islice(samples, 2048)):  # they are tokenised together
         for sample, encoded in zip(part, encoder.encode(part, strict=True), strict=True):
             check_bound(sample, correct_above)
@@ -54,6 +59,7 @@ def experience_of(samples: Iterator[Sample], encoder: Encoder, notes: Counter | 
             row |= {"prompt_ids": encoded.prompt, "response_ids": encoded.response, "truncated": encoded.truncated}
             row |= {"question": sample.asked, "tells_cut": encoded.told}
             gathered.append(row)
+            ends |= {n: n for n, (_, v) in sample.unread.items() if _ENDS.search(n) or str(v).lower() in CUT}
     if not gathered:
         raise ContractError("there are no rollouts to learn from; give files with responses in them")
     rows = pd.DataFrame(gathered)
@@ -75,7 +81,10 @@ def experience_of(samples: Iterator[Sample], encoder: Encoder, notes: Counter | 
             f"{anew:,} responses or their prompts are texts, whose ids were made anew and may differ from those that "
             "were sampled"
         )
-    said += _limits(rows, limit)
+    limits = _limits(rows, limit)
+    if limits and ends:
+        limits[0] += f"; not read, and may tell it: {listed(ends)} (--field truncated=NAME or finish_reason=NAME)"
+    said += limits
     said.append(_sizes(groups.size()))
     said += repeated
     learnt = rows.drop(columns=["where", "file", "tells_cut", "label"])

@@ -26,6 +26,10 @@ _DEPTH = 5
 """Names of folders within a folder of rollouts that are searched, too, and how deep they may lie."""
 _STEP = re.compile(r"(?:^|[._-])(?:global_)?step[_-]?(\d+)(?:$|[._-])", re.IGNORECASE)
 """The step in the name of a file or folder."""
+_POLICY = re.compile(
+    r"(?!judge|grader|reward|verifier)(?:\w*_)?(?:model|policy|adapter|lora|teacher)(?:_(?:name|path|id))?"
+)
+"""Names of fields that may tell policies apart."""
 _ABOUT = re.compile(r"\..*|.*_metadata")
 """Names of hidden files and of files about a run, which lie beside its rollouts and are not read."""
 
@@ -84,7 +88,7 @@ class RolloutFiles:
 def learnable(samples: Iterable[Sample], reading: Reading, notes: Counter, source: str) -> Iterator[Sample]:
     """The samples to learn from; sentences about the others, and about doubtful labels, are added to the notes. If
     there is none, or they are of several policies, a ContractError names the source."""
-    read, left_out, doubts, models = 0, Counter(), Counter(), Counter()
+    read, left_out, doubts, models, others = 0, Counter(), Counter(), Counter(), {}
     for sample in samples:
         if why := sample.left_out or (NO_LABEL if sample.label is None else None):
             left_out[why] += 1
@@ -93,6 +97,9 @@ def learnable(samples: Iterable[Sample], reading: Reading, notes: Counter, sourc
         doubts.update(filter(None, [sample.doubt]))
         if sample.model is not None:
             models[sample.model] += 1
+        for name, (_, value) in sample.unread.items():
+            if _POLICY.fullmatch(name) and isinstance(value, str):
+                others.setdefault(name, Counter())[value] += 1
         yield sample
     if len(models) > 1:
         names = listed(f"{count:,} of {name}" for name, count in models.items())
@@ -102,6 +109,12 @@ def learnable(samples: Iterable[Sample], reading: Reading, notes: Counter, sourc
                 "rows alone, or --ignore model if these are one"
             )
         notes[f"responses of several policies: {names}"] += 1
+    for name, values in others.items():
+        if len(values) > 1:
+            told = listed(f"{count:,} of {value}" for value, count in values.items())
+            notes[
+                f"rows may be of several policies, as {name} is not read and says ({told}): see --field model={name}"
+            ] += 1
     said = [f"{count:,} row{'s' if count > 1 else ''} left out: {why}" for why, count in left_out.items()]
     notes.update([*said, *doubtful(doubts, read)])
     if said and not read:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +79,8 @@ _WITHIN = re.compile(
     "sys|developer|instruct|prompt|prefix|suffix|prefill|preamble|persona|tool|function|chat|stop|until"
 )
 """What the names have in common that stand for such parts within any mapping, and not for parts of a task."""
+_EARLY = 2048
+"""Rows of a file among which one is looked for that says of a field that it tells rows of the training from others."""
 _SENT = re.compile("(?:full|final|complete)_prompt|prompt_text")
 """Names of the text that a policy read in place of a chat."""
 _SPECIAL = re.compile(r"(?:(?:<[|｜][^<>]*[|｜]>|</s>|<eos>|<end_of_turn>|<turn\|>)\s*)+$")
@@ -273,12 +276,14 @@ def samples(
     """
     fields, seen, how = None, {}, (tuple(NEEDED), reading.ignored)
     first, rows = with_fields(rows, 1)
+    early = [*islice(rows, _EARLY)]
+    told_by, rows = exclusions.splits(entry for _, entry, _ in early), chain(early, rows)
     for where, entry, why in rows:
         if fields is None:
             fields = Fields.of(first, reading.fields, where, *how)
         if not entry.keys() <= seen.keys():
             seen |= entry
-        useless = why or exclusions.evaluated(entry, {*reading.ignored, *reading.fields.values()})
+        useless = why or exclusions.evaluated(entry, {*reading.ignored, *reading.fields.values()}, told_by)
         sample = Sample.read(where, left_out=useless) if useless else fields.sample(entry, where)
         if exclusions.several_versions(entry) and not sample.doubt:
             sample = sample.model_copy(update={"doubt": exclusions.SEVERAL_VERSIONS})

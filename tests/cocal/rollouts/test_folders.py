@@ -1,8 +1,8 @@
-"""Which files of a folder are read, and what is said of a folder without readable ones."""
+"""Which files of a folder are read, and what is said of files and fields that are not."""
 
 import pytest
 
-from chat_rows import answers
+from chat_rows import SWITCH, answers
 from cocal.errors import ContractError
 from cocal.rollouts.files import find
 from hand_rows import lines, samples
@@ -24,6 +24,19 @@ def test_a_file_that_holds_no_rollouts_is_told_from_those_that_do(tmp_path):
     lines(tmp_path / "rollouts" / "1.jsonl", *answers())
     with pytest.raises(ContractError, match=r"metrics.jsonl: .*if these are no rollouts, name .*/rollouts/1.jsonl"):
         samples(tmp_path)
+
+
+def test_unread_fields_that_may_tell_policies_or_ends_are_named(reading):
+    lora = [row | {"lora_name": name} for row, name in zip(answers(), "aaabbb", strict=True)]
+    notes = reading(
+        SWITCH, *(row | {"overlong_cut": 1, "status": "length", "judge_model": row["response"]} for row in lora)
+    )[1].notes
+    assert any("several policies, as lora_name is not read and says (3 of a, 3 of b)" in note for note in notes)
+    assert not any("judge_model" in note and "policies" in note for note in notes)
+    (note,) = (note for note in notes if "which responses were cut" in note)
+    assert note.endswith(
+        "; not read, and may tell it: overlong_cut, status (--field truncated=NAME or finish_reason=NAME)"
+    )
 
 
 @pytest.mark.parametrize("name", ["1.json", "1.jsonlines", "1.arrow", "1.pkl", "1.tar.gz"])

@@ -279,13 +279,21 @@ def test_what_some_rows_say_of_their_end_counts(reading):
     "of_evaluation",
     [
         *({"is_eval": 1}, {"is_eval": "true"}, {"is_test": 1.0}, {"is_evaluation": True}, {"is_held_out": True}),
+        *({"eval": True}, {"do_eval": True}, {"is_holdout": True}, {"eval_mode": True}, {"tag": "eval"}),
         *({"is_train": False}, {"partition": "test"}, {"stage": "validation"}, {"data_split": "eval"}),
     ],
 )
 def test_rows_of_an_evaluation_are_left_out_however_they_say_it(reading, of_evaluation):
     (name,) = of_evaluation
-    trained = {"is_eval": 0, "is_train": True, "partition": "train", "is_valid": True, "evaluation": True}
-    trained |= {"problem_set": "MATH test"}
+    trained = {"is_eval": 0, "is_train": True, "partition": "train", "is_valid": True, "valid": True}
+    trained |= {
+        "problem_set": "MATH test",
+        "tests_passed": True,
+        "test": "x",
+        "tag": "train",
+        "eval_kind": 1,
+        "run": "eval",
+    }
     _, found = reading(SWITCH, *answers(**trained), *(row | of_evaluation for row in answers()))
     assert len(found.rows) == 6
     assert any(note.startswith(f"6 rows left out: its {name} is ") for note in found.notes)
