@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from cocal.errors import ContractError, first_line
-from cocal.models.text import of_its_file, template_fault, turn_end
+from cocal.models.text import BY_FILE, of_its_file, template_fault, turn_end
 from cocal.models.weights import check_files, check_finite, check_read, kind_of, stored
 from cocal.runtime.machine_errors import of_memory
 from cocal.runtime.numerics import half_precision
@@ -281,16 +281,39 @@ def _complete(path: str | Path, part: str = "weights") -> Iterator[None]:
             raise ContractError(f"{path}: {kind}") from None
         if part == "tokenizer" and (Path(path) / "config.json").exists():
             said = first_line(error).partition(". ")[0]
-            raise ContractError(
-                f"{path}: its tokenizer cannot be read ({said}); put tokenizer.json and tokenizer_config.json into "
-                "the folder, as the model has them that the training began with"
-            ) from None
+            whole = (
+                "put tokenizer.json and tokenizer_config.json into the folder, as the model has them that the training "
+            )
+            advice = BY_FILE if _is_read(Path(path)) else f"{whole}began with"
+            raise ContractError(f"{path}: its tokenizer cannot be read ({said}); {advice}") from None
         if isinstance(error, ImportError):
             raise ContractError(
                 f"{path}: the weights are quantised, and cannot be read here ({first_line(error)}); give the "
                 "checkpoint from before they were, or install what is missing"
             ) from None
-        raise ContractError(f"{path}: not a complete checkpoint ({first_line(error)}); {remedy(path)}") from None
+        damaged = next(filter(_is_damaged, sorted(Path(path).glob("*.safetensors"))), None)
+        said = f"{damaged.name}: {first_line(error)}" if damaged else first_line(error)
+        raise ContractError(f"{path}: not a complete checkpoint ({said}); {remedy(path)}") from None
+
+
+def _is_read(folder: Path) -> bool:
+    """Whether the file of the tokenizer itself can be read."""
+    from tokenizers import Tokenizer
+
+    try:
+        return bool(Tokenizer.from_file(str(folder / "tokenizer.json")))
+    except Exception:  # they are plain
+        return False
+
+
+def _is_damaged(file: Path) -> bool:
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(file, framework="numpy"):
+            return False
+    except SafetensorError:
+        return True
 
 
 def _check_version(folder: Path) -> None:

@@ -34,6 +34,8 @@ _TALKED = (("system", _LONG), ("user", _QUESTION)), ((("user", _LONG), ("assista
 """Chats that a template may refuse."""
 _OPEN = None, "PreTrainedTokenizerFast", "TokenizersBackend"
 """Tokenizer classes (or None) that only load `tokenizer.json`; for some models transformers chooses another anyway."""
+BY_FILE = 'let the file decide by "tokenizer_class": "PreTrainedTokenizerFast" in tokenizer_config.json'
+"""What helps where the class is another than that of the file."""
 _PROBE = "What is 12 + 7? It is 19."
 _CODE = f"{_PROBE}\n\n    def f(x):\treturn x**2  # 3.14, isn't it? \u00c9t\u00e9 \u65e5\u672c\n"
 """Texts on which a tokenizer is tried: it must reproduce the first, and give the second the ids of its file."""
@@ -147,8 +149,7 @@ def of_its_file(tokenizer: "PreTrainedTokenizerBase", folder: Path) -> "PreTrain
     if other:
         raise ContractError(
             f"{folder}: transformers makes another tokenizer ({type(tokenizer).__name__}) than tokenizer.json holds"
-            f"{f', and reads {_PROBE!r} as {wrong!r}' if wrong else ''}; let the file decide by "
-            '"tokenizer_class": "PreTrainedTokenizerFast" in tokenizer_config.json'
+            f"{f', and reads {_PROBE!r} as {wrong!r}' if wrong else ''}; {BY_FILE}"
         )
     if wrong is not None:
         raise ContractError(

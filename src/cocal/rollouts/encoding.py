@@ -16,7 +16,7 @@ from cocal.models.loading import Policy, Vocabulary
 from cocal.models.text import check_tokens, render, template_fault, template_fields, turn_end, writes
 from cocal.rollouts.format import Reading
 from cocal.rollouts.padding import Padding
-from cocal.rollouts.replies import MARKERS, Replies, check, check_unread, judge
+from cocal.rollouts.replies import MARKERS, Replies, check, check_unread, foreign, judge
 from cocal.rollouts.sample import Encoded, Origin, Sample
 
 BLOCK, ROWS = 2048, 4096
@@ -24,11 +24,6 @@ BLOCK, ROWS = 2048, 4096
 `cocal predictions`, so that the same responses get the same confidences, to the last bit."""
 _SYSTEM, _USER = "Systemwords", "Userwords"
 """Contents that show where a chat template puts the messages."""
-_MARKER = re.compile(
-    r"<[|｜][A-Za-z][\w▁ ]*[|｜]>|<(?:start|end)_of_turn>|\[/?(?:INST|SYSTEM_PROMPT)\]|<</?SYS>>|\[gMASK\]"
-    r"|\A<s>|</s>\Z"
-)
-"""The form of chat markers in the templates of any model."""
 _SENTENCE, _BEFORE, _FEW = 20, 100, 4
 """A response that repeats its prompt is reported: where a prompt of at least `_SENTENCE` characters stands within its
 first `_BEFORE` characters, or where it begins with a prompt of more than `_FEW` tokens."""
@@ -127,9 +122,8 @@ class Encoder:
         told = MARKERS not in self.reading.ignored
         repeated, held, headed, strange, thought, twice, bare = [], [], [], [], [], [], []
         for sample, row in zip(samples, encoded, strict=True):
-            texts = sample.asked, sample.response
             begun = self._tokenizer.decode(row.response[:_HEADED]) if sample.response is None else sample.response
-            marks = {mark for text in texts for mark in _MARKER.findall(text or "")} - self._tokens
+            marks = foreign(sample, self._written) - self._tokens
             repeated.append((sample, "" if _repeats(sample, row) or (often and _begins(sample, row)) else None))
             held.append((sample, "" if _holds(row) else None))
             within = self._markers.search(sample.asked or "") if self._markers and row.origin == "chat" else None
@@ -148,8 +142,8 @@ class Encoder:
         judge(held, "the prompt ends with the whole response", before, refuse=asked)
         heading = "the response begins with {!r}, which ends the prompt already"
         judge(headed, heading, "give what the policy wrote after it", refuse=False)
-        foreign = "the text has the chat marker {}, which this model's tokenizer lacks"
-        judge(strange, foreign, f"do these texts come from this model? Then --ignore {MARKERS}", refuse=strict and told)
+        marked = "the text has the chat marker {}, which this model's tokenizer lacks"
+        judge(strange, marked, f"do these texts come from this model? Then --ignore {MARKERS}", refuse=strict and told)
         rendered = "a message has the chat marker {}, and is put into the template once more"
         judge(twice, rendered, f"give it as prompt, or --ignore {MARKERS} if it speaks of it", refuse=strict and told)
         if 2 * sum(end is not None for _, end in bare) > len(bare):

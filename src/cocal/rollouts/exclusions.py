@@ -100,9 +100,13 @@ def no_response(prompt: Any = None, response: Any = None, response_ids: Any = No
     if has_media(prompt) or has_media(response):
         return MEDIA
     messages = response if isinstance(response, LISTS) else []
-    if len(messages) > 1:
+    if len(messages) > 1 and isinstance(messages[0], (str, Mapping)):
         texts = all(isinstance(message, str) for message in messages)
-        return "it has several responses; give a line for each" if texts else "its response has several messages"
+        return (
+            "it has several responses; give a line for each (docs/formats.md)"
+            if texts
+            else "its response has several messages"
+        )
     if len(messages) == 1 and isinstance(messages[0], Mapping):
         if messages[0].get("tool_calls"):
             return "its response calls a tool"

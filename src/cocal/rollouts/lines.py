@@ -16,7 +16,7 @@ from cocal.rollouts import exclusions
 from cocal.rollouts.format import Reading
 from cocal.rollouts.formats import raw
 from cocal.rollouts.sample import COMPLETE, CUT, Sample
-from cocal.rollouts.values import texts_in, verdict_of
+from cocal.rollouts.values import TALKERS, texts_in, verdict_of
 from cocal.store.rows import entries, listed, with_fields
 
 FIELDS: dict[str, tuple[str, ...]] = {
@@ -143,7 +143,15 @@ class Fields:
                 last = chat[-1] if isinstance(chat, list) and chat else None
                 answered = what == "response" and isinstance(last, dict) and last.get("role") == "assistant"
                 hint = ", or move the assistant's last message into one" if answered else ""
-                if nested := [name for name, value in entry.items() if isinstance(value, Mapping)]:
+                lists = {name: value[0] for name, value in entry.items() if isinstance(value, list) and value}
+                if ids := [name for name, one in lists.items() if isinstance(one, int) and name not in taken.values()]:
+                    hint += f", or {listed(ids)} as ids (--field prompt_ids=NAME, --field response_ids=NAME)"
+                nested = [
+                    n
+                    for n, v in entry.items()
+                    if isinstance(v, Mapping) or not isinstance(lists.get(n, 0), (int, float))
+                ]
+                if nested := [name for name in nested if not name.startswith("confidence_")]:
                     hint += f"; what lies within {listed(nested)} has to be put beside it first (docs/formats.md)"
                 raise ContractError(
                     f"{where}: no field is a {what} ({listed(FIELDS[meaning][0] for meaning in meanings)}); its fields "
@@ -288,7 +296,9 @@ def samples(
         if exclusions.several_versions(entry) and not sample.doubt:
             sample = sample.model_copy(update={"doubt": exclusions.SEVERAL_VERSIONS})
         yield sample
+    known = {"markers", *TALKERS, *FIELDS, *FIELDS["mask"], *seen, *reading.fields.values()}
     if seen:
+        notes.update(f"--ignore {name}: there is no such field or check" for name in {*reading.ignored} - known)
         notes[f"fields: {Fields.of(seen, reading.fields, where, *how)}"] += 1
 
 

@@ -22,6 +22,12 @@ MARKERS = "markers"
 _ASKED, _THOUGHT, _REPLIED = "Userwords", "Thoughtwords", "Replywords"
 _OPENING = re.compile(r"<\|channel\|>(?!final)|<\|\w+\|?>|<[\w:]+>|\[[A-Z_]+\]|◁\w+▷")
 _CLOSING = re.compile(r"</[\w:]+>|<\w+\|>|\[/[A-Z_]+\]|◁/\w+▷")
+_MARKER = re.compile(
+    r"<[|｜][A-Za-z][\w▁ ]*[|｜]>|<(?:start|end)_of_turn>|\[/?(?:INST|SYSTEM_PROMPT)\]|<</?SYS>>|\[gMASK\]"
+    r"|\A<s>|</s>\Z"
+)
+"""The form of chat markers in the templates of any model."""
+_ROLES = re.compile(r"\s*(?:system|user|assistant|tool)\b", re.IGNORECASE)
 _THINKS = re.compile("think|thought|reason", re.IGNORECASE)
 _THOUGHTS = (
     *({name: _THOUGHT, "content": _REPLIED} for name in ("reasoning_content", "reasoning", "thinking")),
@@ -58,6 +64,16 @@ def _closings(text: str) -> set[str]:
     """Markers that may end thoughts in a text, by their form or because the text opens the thought."""
     openings = [opening for opening in _OPENING.findall(text) if opening != "<|channel|>"]
     return {*_CLOSING.findall(text), *map(_closes, openings)} - {None}
+
+
+def foreign(sample: Sample, template: str) -> set[str]:
+    """Chat markers that the policy did not choose: those of the prompt, and those of the response that stand before a
+    role, or that end it and close nothing that the template or it has opened."""
+    text = (sample.response or "").rstrip()
+    closes = {*map(_closes, _OPENING.findall(template + text))}
+    found = [(mark[0], text[mark.end() :]) for mark in _MARKER.finditer(text)]
+    ends = {mark for mark, rest in found if _ROLES.match(rest) or not (rest or mark in closes)}
+    return {*_MARKER.findall(sample.asked or ""), *ends}
 
 
 class Replies:
