@@ -39,6 +39,20 @@ def test_unread_fields_that_may_tell_policies_or_ends_are_named(reading):
     )
 
 
+@pytest.mark.parametrize(
+    ("row", "mapping", "said"),
+    [
+        ({"input_ids": [5, 6], "output_ids": [7]}, {}, r"input_ids, output_ids as ids \(--field prompt_ids=NAME, "),
+        ({"prompt": "2?", "output_ids": [7, 8]}, {"response": "output_ids"}, "is a list of token ids; name it so"),
+        ({"prompt": "2?", "choices": [{"text": "4"}]}, {}, r"what lies within choices has .*docs/formats.md"),
+        ({"prompt": "2?", "confidence_members": {"a": 1}}, {}, "name one by --field response=FIELD$"),
+    ],
+)
+def test_the_advice_about_other_fields_can_be_followed(tmp_path, row, mapping, said):
+    with pytest.raises(ContractError, match=said):
+        samples(lines(tmp_path / "1.jsonl", row | {"correct": True}), **mapping)
+
+
 @pytest.mark.parametrize("name", ["1.json", "1.jsonlines", "1.arrow", "1.pkl", "1.tar.gz"])
 def test_a_folder_of_other_files_is_told_what_to_do_with_them(tmp_path, name):
     (tmp_path / name).write_text("{}")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from chat_rows import SWITCH, answers
+from chat_rows import BEGIN, HEAD, SWITCH, answers
 from cocal.errors import ContractError
 
 CALLS = [
@@ -23,6 +23,14 @@ def test_a_text_that_calls_a_tool_is_left_out(reading, call):
 
 def test_a_text_that_speaks_of_tools_is_none_of_their_calls(reading):
     assert len(reading(SWITCH, *answers("No <tool_call> is needed; to=all. "))[1].rows) == 6
+
+
+def test_a_marker_that_the_policy_chose_is_none_of_another_tokenizer(reading):
+    opens = HEAD + BEGIN + "<|begin_of_thought|>{% endif %}"
+    assert len(reading(opens, *answers("I add.<|end_of_thought|>"))[1].rows) == 6
+    assert len(reading(SWITCH, *answers("<|answer|>"))[1].rows) == 6
+    with pytest.raises(ContractError, match=r"the text has the chat marker <\|eot_id\|>, which this model's"):
+        reading(SWITCH, *(row | {"response": row["response"] + "<|eot_id|>"} for row in answers()))
 
 
 @pytest.mark.parametrize("count", [11, 120])
