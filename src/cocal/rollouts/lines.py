@@ -146,12 +146,10 @@ class Fields:
                 lists = {name: value[0] for name, value in entry.items() if isinstance(value, list) and value}
                 if ids := [name for name, one in lists.items() if isinstance(one, int) and name not in taken.values()]:
                     hint += f", or {listed(ids)} as ids (--field prompt_ids=NAME, --field response_ids=NAME)"
-                nested = [
-                    n
-                    for n, v in entry.items()
-                    if isinstance(v, Mapping) or not isinstance(lists.get(n, 0), (int, float))
-                ]
-                if nested := [name for name in nested if not name.startswith("confidence_")]:
+                parts = {name: lists.get(name, value) for name, value in entry.items() if "confidence_" not in name}
+                if nested := [
+                    n for n, one in parts.items() if isinstance(one, Mapping) or (n in lists and n not in ids)
+                ]:
                     hint += f"; what lies within {listed(nested)} has to be put beside it first (docs/formats.md)"
                 raise ContractError(
                     f"{where}: no field is a {what} ({listed(FIELDS[meaning][0] for meaning in meanings)}); its fields "
