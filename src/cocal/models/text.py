@@ -160,7 +160,7 @@ def of_its_file(tokenizer: "PreTrainedTokenizerBase", folder: Path) -> "PreTrain
 
 def _without_dropout(tokenizer: Any) -> Any:
     """The tokenizer without the dropout of its training, with which each call gives other ids."""
-    model = getattr(getattr(tokenizer, "backend_tokenizer", tokenizer), "model", None)
+    model: Any = getattr(getattr(tokenizer, "backend_tokenizer", tokenizer), "model", None)
     if getattr(model, "dropout", None):
         model.dropout = None
     return tokenizer
