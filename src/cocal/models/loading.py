@@ -2,13 +2,14 @@
 
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cocal.errors import ContractError, first_line
-from cocal.models.text import of_its_file, template_fault, turn_end
+from cocal.models.text import BY_FILE, of_its_file, template_fault, turn_end
 from cocal.models.weights import check_files, check_finite, check_read, kind_of, stored
 from cocal.runtime.machine_errors import of_memory
 from cocal.runtime.numerics import half_precision
@@ -269,6 +270,9 @@ def _complete(path: str | Path, part: str = "weights") -> Iterator[None]:
     except ContractError:
         raise
     except Exception as error:  # tokenizers raise plain Exceptions about files that they cannot read
+        from safetensors import safe_open
+        from tokenizers import Tokenizer
+
         if of_memory(error):
             raise  # the machine is too small, the checkpoint may be whole
         if "trust_remote_code" in str(error):
@@ -281,16 +285,29 @@ def _complete(path: str | Path, part: str = "weights") -> Iterator[None]:
             raise ContractError(f"{path}: {kind}") from None
         if part == "tokenizer" and (Path(path) / "config.json").exists():
             said = first_line(error).partition(". ")[0]
-            raise ContractError(
-                f"{path}: its tokenizer cannot be read ({said}); put tokenizer.json and tokenizer_config.json into "
-                "the folder, as the model has them that the training began with"
-            ) from None
+            advice = (
+                "put tokenizer.json and tokenizer_config.json into the folder, as the training's first model has them"
+            )
+            advice = BY_FILE if _reads(Tokenizer.from_file, Path(path) / "tokenizer.json") else advice
+            raise ContractError(f"{path}: its tokenizer cannot be read ({said}); {advice}") from None
         if isinstance(error, ImportError):
             raise ContractError(
                 f"{path}: the weights are quantised, and cannot be read here ({first_line(error)}); give the "
                 "checkpoint from before they were, or install what is missing"
             ) from None
-        raise ContractError(f"{path}: not a complete checkpoint ({first_line(error)}); {remedy(path)}") from None
+        files = sorted(Path(path).glob("*.safetensors"))
+        damaged = [f"{file.name}: " for file in files if not _reads(partial(safe_open, framework="numpy"), file)]
+        said = f"{''.join(damaged[:1])}{first_line(error)}"
+        raise ContractError(f"{path}: not a complete checkpoint ({said}); {remedy(path)}") from None
+
+
+def _reads(read: Callable[[str], Any], file: Path) -> bool:
+    """Whether a file can be read so."""
+    try:
+        read(str(file))
+    except Exception:  # tokenizers raise plain ones
+        return False
+    return True
 
 
 def _check_version(folder: Path) -> None:

@@ -34,6 +34,8 @@ _TALKED = (("system", _LONG), ("user", _QUESTION)), ((("user", _LONG), ("assista
 """Chats that a template may refuse."""
 _OPEN = None, "PreTrainedTokenizerFast", "TokenizersBackend"
 """Tokenizer classes (or None) that only load `tokenizer.json`; for some models transformers chooses another anyway."""
+BY_FILE = 'let the file decide by "tokenizer_class": "PreTrainedTokenizerFast" in tokenizer_config.json'
+"""What helps where the class is another than that of the file."""
 _PROBE = "What is 12 + 7? It is 19."
 _CODE = f"{_PROBE}\n\n    def f(x):\treturn x**2  # 3.14, isn't it? \u00c9t\u00e9 \u65e5\u672c\n"
 """Texts on which a tokenizer is tried: it must reproduce the first, and give the second the ids of its file."""
@@ -131,29 +133,36 @@ def misread(tokenizer: "PreTrainedTokenizerBase", text: str) -> str | None:
 
 
 def of_its_file(tokenizer: "PreTrainedTokenizerBase", folder: Path) -> "PreTrainedTokenizerBase":
-    """The tokenizer, or the one that `tokenizer.json` holds if that is another and the settings leave the class open.
-    If they do not, a ContractError refuses the tokenizer, as it does one that changes texts."""
+    """The tokenizer, or the one that `tokenizer.json` holds if that is another and the settings leave the class open,
+    without the dropout of a training. Otherwise a ContractError refuses it, as it does one that changes texts."""
     from tokenizers import Tokenizer
     from transformers import PreTrainedTokenizerFast
 
     file = folder / "tokenizer.json"
-    wrong, other = misread(tokenizer, _PROBE), False
+    wrong, other = misread(_without_dropout(tokenizer), _PROBE), False
     if file.exists():
-        ids = Tokenizer.from_file(str(file)).encode(_CODE, add_special_tokens=False).ids
+        ids = _without_dropout(Tokenizer.from_file(str(file))).encode(_CODE, add_special_tokens=False).ids
         other = ids != tokenizer(_CODE, add_special_tokens=False)["input_ids"]
     settings = folder / "tokenizer_config.json"
     if other and (read_document(settings) if settings.exists() else {}).get("tokenizer_class") in _OPEN:
-        return PreTrainedTokenizerFast.from_pretrained(folder)
+        return _without_dropout(PreTrainedTokenizerFast.from_pretrained(folder))
     if other:
         raise ContractError(
             f"{folder}: transformers makes another tokenizer ({type(tokenizer).__name__}) than tokenizer.json holds"
-            f"{f', and reads {_PROBE!r} as {wrong!r}' if wrong else ''}; let the file decide by "
-            '"tokenizer_class": "PreTrainedTokenizerFast" in tokenizer_config.json'
+            f"{f', and reads {_PROBE!r} as {wrong!r}' if wrong else ''}; {BY_FILE}"
         )
     if wrong is not None:
         raise ContractError(
             f"{folder}: the tokenizer reads {_PROBE!r} as {wrong!r}; give the one that the policy was trained with"
         )
+    return tokenizer
+
+
+def _without_dropout(tokenizer: Any) -> Any:
+    """The tokenizer without the dropout of its training, with which each call gives other ids."""
+    model: Any = getattr(getattr(tokenizer, "backend_tokenizer", tokenizer), "model", None)
+    if getattr(model, "dropout", None):
+        model.dropout = None
     return tokenizer
 
 

@@ -16,7 +16,7 @@ from cocal.models.loading import Policy, Vocabulary
 from cocal.models.text import check_tokens, render, template_fault, template_fields, turn_end, writes
 from cocal.rollouts.format import Reading
 from cocal.rollouts.padding import Padding
-from cocal.rollouts.replies import MARKERS, Replies, check, judge
+from cocal.rollouts.replies import MARKERS, Replies, check, check_unread, foreign, judge
 from cocal.rollouts.sample import Encoded, Origin, Sample
 
 BLOCK, ROWS = 2048, 4096
@@ -24,11 +24,6 @@ BLOCK, ROWS = 2048, 4096
 `cocal predictions`, so that the same responses get the same confidences, to the last bit."""
 _SYSTEM, _USER = "Systemwords", "Userwords"
 """Contents that show where a chat template puts the messages."""
-_MARKER = re.compile(
-    r"<[|｜][A-Za-z][\w▁ ]*[|｜]>|<(?:start|end)_of_turn>|\[/?(?:INST|SYSTEM_PROMPT)\]|<</?SYS>>|\[gMASK\]"
-    r"|\A<s>|</s>\Z"
-)
-"""The form of chat markers in the templates of any model."""
 _SENTENCE, _BEFORE, _FEW = 20, 100, 4
 """A response that repeats its prompt is reported: where a prompt of at least `_SENTENCE` characters stands within its
 first `_BEFORE` characters, or where it begins with a prompt of more than `_FEW` tokens."""
@@ -83,7 +78,7 @@ class Encoder:
     def check_wishes(self) -> None:
         """Refuse by a ConfigError a mode or values that the template does not read."""
         template = self._written
-        names = [name for name in template_fields(template) if name != "enable_thinking"]
+        names = [name for name in self._reads if name != "enable_thinking"]
         instead = f"; it reads {', '.join(names)} (--template-field NAME=VALUE)" if names else ""
         if self.reading.thinking and not (self._replies and self._replies.knows_thinking):
             raise ConfigError(f"--thinking changes nothing in this chat template{instead}; leave it out")
@@ -110,6 +105,7 @@ class Encoder:
         )
         encoded = [self._one(sample, ids) for sample, ids in zip(samples, responses, strict=True)]
         if strict:
+            check_unread(self._tokenizer, samples, encoded, {n: self.values.get(n) for n in self._reads})
             check(self._tokenizer, self._replies, samples, encoded, self.reading.ignored)
         self._warn(samples, encoded, strict)
         return encoded
@@ -126,9 +122,8 @@ class Encoder:
         told = MARKERS not in self.reading.ignored
         repeated, held, headed, strange, thought, twice, bare = [], [], [], [], [], [], []
         for sample, row in zip(samples, encoded, strict=True):
-            texts = sample.asked, sample.response
             begun = self._tokenizer.decode(row.response[:_HEADED]) if sample.response is None else sample.response
-            marks = {mark for text in texts for mark in _MARKER.findall(text or "")} - self._tokens
+            marks = foreign(sample, self._written) - self._tokens
             repeated.append((sample, "" if _repeats(sample, row) or (often and _begins(sample, row)) else None))
             held.append((sample, "" if _holds(row) else None))
             within = self._markers.search(sample.asked or "") if self._markers and row.origin == "chat" else None
@@ -147,8 +142,8 @@ class Encoder:
         judge(held, "the prompt ends with the whole response", before, refuse=asked)
         heading = "the response begins with {!r}, which ends the prompt already"
         judge(headed, heading, "give what the policy wrote after it", refuse=False)
-        foreign = "the text has the chat marker {}, which this model's tokenizer lacks"
-        judge(strange, foreign, f"do these texts come from this model? Then --ignore {MARKERS}", refuse=strict and told)
+        marked = "the text has the chat marker {}, which this model's tokenizer lacks"
+        judge(strange, marked, f"do these texts come from this model? Then --ignore {MARKERS}", refuse=strict and told)
         rendered = "a message has the chat marker {}, and is put into the template once more"
         judge(twice, rendered, f"give it as prompt, or --ignore {MARKERS} if it speaks of it", refuse=strict and told)
         if 2 * sum(end is not None for _, end in bare) > len(bare):
@@ -273,8 +268,13 @@ class Encoder:
         """What lets the template think, in words."""
         if self._replies and self._replies.knows_thinking:
             return "--thinking"
-        names = ", ".join(template_fields(self._written))
+        names = ", ".join(self._reads)
         return f"--template-field NAME=VALUE (it reads {names})" if names else "exact ids (prompt_ids)"
+
+    @cached_property
+    def _reads(self) -> list[str]:
+        """Names of the values that the template reads."""
+        return template_fields(self._written)
 
     @property
     def _written(self) -> str:

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,11 @@ _TURNS = re.compile(
     r"|\[TOOL_RESULTS\]|<｜(?:User|tool▁outputs▁begin)｜>|<\|start\|>(?:user|functions)"
 )
 """Markers that templates write before the words of a tool or of a user."""
+_CALLS = re.compile(
+    r"<(?:\w+:)?tool_calls?>\s*(?:[{[<]|\w+\s*\n)|<[|｜](?:tool[▁_]calls?[▁\w]*|python_tag|call)[|｜]>|\[TOOL_CALLS\]"
+    r"|\bto=functions\.\w"
+)
+"""How policies begin or end the call of a tool."""
 _ROLE = re.compile(r"(?:user|tool|ipython|observation)\n")
 _LINE = re.compile(r"^(?:user|tool|ipython|observation)\n", re.MULTILINE)
 """The same markers where special tokens were left out: behind other words, and as a line of their own."""
@@ -29,8 +34,12 @@ EVALUATION = re.compile(
 )
 """A word in the name of a file, a folder or a split that is no part of a training."""
 _SPLIT = re.compile(r"(?:\w+_)?(?:split|subset|mode|phase|partition)|stage|fold|set")
-_FLAG = re.compile(r"is_(?:eval(?:uation)?|val(?:idation)?|test|dev|held_?out)|validate|is_train(?:ing)?")
+_FLAG = re.compile(
+    r"(?:(?:is|do|for|in)_)?(?!valid$)([a-z]+(?:_?out)?)(?:_(?:mode|set|split|only|run|phase|step|sample))?"
+)
 """Fields that may say that a row belongs to an evaluation, by a word or by being true (`is_train`: by being false)."""
+TRAINING = re.compile("train(?:ing)?", re.IGNORECASE)
+"""What other rows say in such a field."""
 SEVERAL_VERSIONS = "the response was written by several versions of the policy's weights"
 
 
@@ -41,12 +50,22 @@ def several_versions(entry: Mapping[str, Any]) -> bool:
     return len(versions) > 1
 
 
-def evaluated(entry: Mapping[str, Any], ignored: Collection[str]) -> str | None:
-    """Why a row does not belong to the training, if its `split` or a similar field says that it is of an evaluation."""
+def splits(entries: Iterable[Mapping[str, Any]]) -> set[str]:
+    """Names of the fields by which some rows say that they are of the training."""
+    return {n for entry in entries for n, v in entry.items() if isinstance(v, str) and TRAINING.fullmatch(v)}
+
+
+def evaluated(entry: Mapping[str, Any], ignored: Collection[str], told_by: Collection[str] = ()) -> str | None:
+    """Why a row does not belong to the training, if its `split` or a similar field, or one of those by which others
+    tell it (`splits`), says that it is of an evaluation."""
     for name, value in entry.items():
         told = isinstance(value, str) and _SPLIT.fullmatch(name) and EVALUATION.search(value)
-        if _FLAG.fullmatch(name):
-            told = str(value).lower() in (("false", "0", "0.0") if "train" in name else ("true", "1", "1.0"))
+        told = told or (name in told_by and EVALUATION.fullmatch(str(value)))
+        flag, said = _FLAG.fullmatch(name), str(value).lower()
+        if flag and TRAINING.fullmatch(flag[1]) and name.startswith("is"):
+            told = said in ("false", "0", "0.0")
+        elif flag and EVALUATION.fullmatch(flag[1]):
+            told = said in (("true", "1", "1.0") if name.startswith("is") or name == "validate" else ("true",))
         if told and name not in ignored:
             return f"its {name} is {value!r} (--ignore {name}, if it was trained on)"
     return None
@@ -81,9 +100,13 @@ def no_response(prompt: Any = None, response: Any = None, response_ids: Any = No
     if has_media(prompt) or has_media(response):
         return MEDIA
     messages = response if isinstance(response, LISTS) else []
-    if len(messages) > 1:
+    if len(messages) > 1 and isinstance(messages[0], (str, Mapping)):
         texts = all(isinstance(message, str) for message in messages)
-        return "it has several responses; give a line for each" if texts else "its response has several messages"
+        return (
+            "it has several responses; give a line for each (docs/formats.md)"
+            if texts
+            else "its response has several messages"
+        )
     if len(messages) == 1 and isinstance(messages[0], Mapping):
         if messages[0].get("tool_calls"):
             return "its response calls a tool"
@@ -94,6 +117,8 @@ def no_response(prompt: Any = None, response: Any = None, response_ids: Any = No
 
 def other_words(text: str, raw: bool) -> str | None:
     """Why a text is more than one answer of the policy, if it is; after a `raw` prompt it has no special tokens."""
+    if _CALLS.search(text):
+        return "its response calls a tool"
     role, reply = (_ROLE, "assistant\n") if raw else (_LINE, "\nassistant\n")
     begun = role.search(text)
     turns = _TURNS.search(text, 1) or (begun and reply in text[begun.end() - 1 :])

@@ -1,5 +1,6 @@
 """Rollouts of anybody's training in one chronological table (section 4.1)."""
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,7 +13,11 @@ from cocal.errors import ContractError
 from cocal.rollouts.encoding import Encoder
 from cocal.rollouts.labels import check_bound, correctness
 from cocal.rollouts.questions import contradictions, copies, same_question
-from cocal.rollouts.sample import ORIGINS, Sample
+from cocal.rollouts.sample import CUT, ORIGINS, Sample
+from cocal.store.rows import listed
+
+_ENDS = re.compile("trunc|finish|cut|clip|(?<!prompt_)(?<!input_)length", re.IGNORECASE)
+"""Names of fields that may tell how a response ended."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +52,7 @@ def experience_of(samples: Iterator[Sample], encoder: Encoder, notes: Counter | 
     """
     notes = Counter() if notes is None else notes
     correct_above, limit = encoder.reading.correct_above, encoder.reading.max_response_length
-    gathered, origins = [], Counter()
+    gathered, origins, ends = [], Counter(), {}
     while part := list(islice(samples, 2048)):  # they are tokenised together
         for sample, encoded in zip(part, encoder.encode(part, strict=True), strict=True):
             check_bound(sample, correct_above)
@@ -56,6 +61,7 @@ def experience_of(samples: Iterator[Sample], encoder: Encoder, notes: Counter | 
             row |= {"prompt_ids": encoded.prompt, "response_ids": encoded.response, "truncated": encoded.truncated}
             row |= {"question": sample.asked, "tells_cut": encoded.told}
             gathered.append(row)
+            ends |= {n: n for n, (_, v) in sample.unread.items() if _ENDS.search(n) or str(v).lower() in CUT}
     if not gathered:
         raise ContractError("there are no rollouts to learn from; give files with responses in them")
     rows = pd.DataFrame(gathered)
@@ -77,14 +83,16 @@ def experience_of(samples: Iterator[Sample], encoder: Encoder, notes: Counter | 
             f"{anew:,} responses or their prompts are texts, whose ids were made anew and may differ from those that "
             "were sampled"
         )
-    doubts = _limits(rows, limit, said)
-    said += doubts
+    cuts, asks = _limits(rows, limit)
+    if cuts and ends:
+        cuts += f"; not read, and may tell it: {listed(ends)} (--field truncated=NAME or finish_reason=NAME)"
+    said += [cuts] * bool(cuts)
     said.append(_sizes(groups.size()))
     said += repeated
     learnt = rows.drop(columns=["where", "file", "tells_cut", "label"])
     raw = {origin for origin, _ in origins} == {"text"}
     told = limit is not None or bool(rows["tells_cut"].all())
-    return Experience(learnt, (*notes, *said), as_given, has_steps, told, raw, tuple(doubts))
+    return Experience(learnt, (*notes, *said), as_given, has_steps, told, raw, (cuts,) * asks)
 
 
 def _copies(rows: pd.DataFrame) -> list[str]:
@@ -94,14 +102,14 @@ def _copies(rows: pd.DataFrame) -> list[str]:
     return copies([*keys], rows["where"].iloc.__getitem__, "step, prompt, response and label")
 
 
-def _limits(rows: pd.DataFrame, limit: int | None, plain: list[str]) -> list[str]:
-    """Sentences that ask which responses count as cut; one that asks nothing is added to the plain ones. A
-    ContractError refuses a limit that most of these exceed."""
+def _limits(rows: pd.DataFrame, limit: int | None) -> tuple[str, bool]:
+    """A sentence about which responses count as cut, or "", and whether it asks for something. A ContractError refuses
+    a limit that most of these exceed."""
     unknown, cut = ~rows["tells_cut"], rows["truncated"]
     if not unknown.any():
         said = "all responses count as cut, though they have different lengths: where their ids lack the end token, "
         said += "give `truncated` or a finish_reason, or --max-response-length"
-        return [said] if cut.all() and rows["length"].nunique() > 1 else []
+        return (said, True) if cut.all() and rows["length"].nunique() > 1 else ("", False)
     lengths = (rows["length"] - ~cut)[unknown]  # without the end token that a whole text was given
     longest, count = lengths.max(), (unknown & cut).sum()
     most = lengths[lengths >= 0.9 * longest].mode().iloc[-1]  # texts made anew have some tokens more or less
@@ -116,15 +124,14 @@ def _limits(rows: pd.DataFrame, limit: int | None, plain: list[str]) -> list[str
         said = "the files do not say which responses were cut: "
         said += f"the {count:,} without an end within {limit:,} tokens count so; the longest response has {longest:,}"
         if most < limit and alike > max(count, 2, len(lengths) / 100):
-            return [f"{said}; {alike:,} have {most:,}: if that was the limit, give --max-response-length {most}"]
-        plain.append(said)
-        return []
+            return f"{said}; {alike:,} have {most:,}: if that was the limit, give --max-response-length {most}", True
+        return said, False
     said = "the files do not say which responses were cut at the limit, so none counts as cut"
     if not unknown.all():
         said = f"{unknown.sum():,} rows do not say whether they were cut at the limit, and count as complete"
         said += f"; {cut.sum():,} others were"
     said += f"; give the limit of the training (--max-response-length); the longest response has {longest:,} tokens"
-    return [said + (f", and {alike:,} have {most:,}" if alike > max(2, len(lengths) / 100) else "")]
+    return said + (f", and {alike:,} have {most:,}" if alike > max(2, len(lengths) / 100) else ""), True
 
 
 def _ask(rows: pd.DataFrame) -> list[str]:

@@ -14,15 +14,22 @@ from cocal.rollouts.formats import ENDINGS, format_of
 from cocal.rollouts.labels import NO_LABEL
 from cocal.rollouts.sample import ENDED, Sample, doubtful
 from cocal.store.folders import file_digest
-from cocal.store.rows import is_file, listed
+from cocal.store.rows import fetched, is_file, listed
 
-_DATA = re.compile(r"\.(?:jsonl|ndjson|csv|parquet|pt)(?:[.~-][\w.-]*)?$", re.IGNORECASE)
+_DATA = re.compile(
+    r"\.(?:json(?:l|lines)?|ndjson|[ct]sv|parquet|pt|arrow|feather|pickle|pkl|np[yz]|tar|tgz|zip)(?:[.~-][\w.-]*)?$",
+    re.IGNORECASE,
+)
 """Endings of files that may hold rollouts."""
 _WITHIN = re.compile(r"(train_)?rollouts?(_data)?|train(ing)?|(global_)?step[_-]?\d+", re.IGNORECASE)
 _DEPTH = 5
 """Names of folders within a folder of rollouts that are searched, too, and how deep they may lie."""
 _STEP = re.compile(r"(?:^|[._-])(?:global_)?step[_-]?(\d+)(?:$|[._-])", re.IGNORECASE)
 """The step in the name of a file or folder."""
+_POLICY = re.compile(
+    r"(?!judge|grader|reward|verifier)(?:\w*_)?(?:model|policy|adapter|lora|teacher)(?:_(?:name|path|id))?"
+)
+"""Names of fields that may tell policies apart."""
 _ABOUT = re.compile(r"\..*|.*_metadata")
 """Names of hidden files and of files about a run, which lie beside its rollouts and are not read."""
 
@@ -54,7 +61,7 @@ class RolloutFiles:
 
     def _samples(self, reading: Reading, notes: Counter) -> Iterator[Sample]:
         for path, step in self.files:
-            for sample in self.kind.read(path, reading, notes):
+            for sample in self._of_file(path, reading, notes):
                 if sample.step is not None:
                     yield sample
                     continue
@@ -63,11 +70,25 @@ class RolloutFiles:
                 of_file = {"step": step, "file": str(path) if step is None else None, "group": group}
                 yield sample.model_copy(update=of_file)
 
+    def _of_file(self, path: Path, reading: Reading, notes: Counter) -> Iterator[Sample]:
+        """The responses of a file; if not one can be read, the error names other files, which may be the rollouts."""
+        read = False
+        try:
+            for sample in self.kind.read(path, reading, notes):
+                read = True
+                yield sample
+        except ContractError as error:
+            if read or not (others := [other for other, _ in self.files if other != path]):
+                raise
+            raise ContractError(
+                f"{error}; if these are no rollouts, name the files that are, such as {others[0]}"
+            ) from None
+
 
 def learnable(samples: Iterable[Sample], reading: Reading, notes: Counter, source: str) -> Iterator[Sample]:
     """The samples to learn from; sentences about the others, and about doubtful labels, are added to the notes. If
     there is none, or they are of several policies, a ContractError names the source."""
-    read, left_out, doubts, models = 0, Counter(), Counter(), Counter()
+    read, left_out, doubts, models, others = 0, Counter(), Counter(), Counter(), {}
     for sample in samples:
         if why := sample.left_out or (NO_LABEL if sample.label is None else None):
             left_out[why] += 1
@@ -76,6 +97,9 @@ def learnable(samples: Iterable[Sample], reading: Reading, notes: Counter, sourc
         doubts.update(filter(None, [sample.doubt]))
         if sample.model is not None:
             models[sample.model] += 1
+        for name, (_, value) in sample.unread.items():
+            if _POLICY.fullmatch(name) and isinstance(value, str):
+                others.setdefault(name, Counter())[value] += 1
         yield sample
     if len(models) > 1:
         names = listed(f"{count:,} of {name}" for name, count in models.items())
@@ -85,6 +109,12 @@ def learnable(samples: Iterable[Sample], reading: Reading, notes: Counter, sourc
                 "rows alone, or --ignore model if these are one"
             )
         notes[f"responses of several policies: {names}"] += 1
+    for name, values in others.items():
+        if len(values) > 1:
+            told = listed(f"{count:,} of {value}" for value, count in values.items())
+            notes[
+                f"rows may be of several policies, as {name} is not read and says ({told}): see --field model={name}"
+            ] += 1
     said = [f"{count:,} row{'s' if count > 1 else ''} left out: {why}" for why, count in left_out.items()]
     notes.update([*said, *doubtful(doubts, read)])
     if said and not read:
@@ -129,27 +159,26 @@ def find(places: Sequence[Path]) -> RolloutFiles:
         beside = {path.resolve() for folder in {path.parent for path in read} for path in folder.iterdir()}
         beside |= {path.resolve() for path in apart}
         left = sorted(path for path in beside if path not in read and _DATA.search(path.name) and is_file(path))
+        left = [path for path in left if path.suffix != ".json"]  # which hold settings
         if left:
             logging.warning("files beside the rollouts are not read: %d, such as %s", len(left), left[0])
     return RolloutFiles(rows[0][0], tuple((path, step) for _, path, step in rows), tuple(said))
 
 
 def _within(folder: Path, depth: int = 0) -> list[Path]:
-    """The files of a folder, or of the folders in it that hold rollouts; a ContractError says that there are none."""
+    """The files of a folder and of the folders in it that hold rollouts; a ContractError says that there are none."""
     if len(folder.name) > 255 or not folder.is_dir():
         raise ContractError(f"{folder}: there is no such file or folder of rollouts")
     entries = sorted(folder.iterdir(), key=_by_number)
-    for ending in ENDINGS:
-        if paths := [path for path in entries if path.suffix == ending and is_file(path)]:
-            return [path for path in paths if not _ABOUT.fullmatch(path.stem)]
-    below = {path.name: path for path in entries if _is_searched(path.name)}
-    parts = {name: _within(path, depth + 1) for name, path in below.items() if path.is_dir() and depth < _DEPTH}
-    paths = [file for files in parts.values() for file in files]
+    own = ([path for path in entries if path.suffix == ending and is_file(path)] for ending in ENDINGS)
+    paths = [path for path in next(filter(None, own), []) if not _ABOUT.fullmatch(path.stem)]
+    below = [path for path in entries if _is_searched(path.name) and path.is_dir() and depth < _DEPTH]
+    paths += [file for path in below for file in _within(path, depth + 1)]
     if not paths and not depth:
-        within = {file.parent for ending in ENDINGS for file in folder.glob(f"*/*{ending}")}
-        hint = f"; there are some in {', '.join(path.name for path in _in_order(sorted(within))[:3])}" if within else ""
-        if packed := [path.name for path in entries if _DATA.search(path.name)]:
-            hint += f"; unpack or convert {packed[0]}"
+        within = {file.parent.relative_to(folder) for ending in ENDINGS for file in folder.rglob(f"*{ending}")}
+        hint = f"; there are some in {', '.join(map(str, _in_order(sorted(within))[:3]))}" if within else ""
+        if packed := [path for path in entries if _DATA.search(path.name) and is_file(path)]:
+            hint += f"; unpack or convert {fetched(packed[0]).name}"
         raise ContractError(f"{folder}: the folder holds no rollouts (*.jsonl, *.parquet, *.pt){hint}")
     return paths
 

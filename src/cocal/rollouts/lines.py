@@ -6,17 +6,17 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 from cocal.errors import ConfigError, ContractError
 from cocal.models.text import comparable
 from cocal.rollouts import exclusions
-from cocal.rollouts.exclusions import LISTS
 from cocal.rollouts.format import Reading
 from cocal.rollouts.formats import raw
 from cocal.rollouts.sample import COMPLETE, CUT, Sample
-from cocal.rollouts.values import verdict_of
+from cocal.rollouts.values import TALKERS, texts_in, verdict_of
 from cocal.store.rows import entries, listed, with_fields
 
 FIELDS: dict[str, tuple[str, ...]] = {
@@ -70,11 +70,17 @@ _PARTS = {
         r"(?:raw|full|complete|unparsed)_(?:response|output|completion|generation)",
         re.IGNORECASE,
     ),
-    "stop": re.compile("stop(?:_(?:str(?:ing)?s?|sequences|words?))?"),
+    "stop": re.compile(r"until|stop(?!_?(?:reason|type|ped))\w*", re.IGNORECASE),
 }
 """Names of fields that may hold a part of the prompt, of the response, or of its end, without which these are read."""
 _SETTINGS = "sampling_params", "generation_config", "generation_kwargs", "extra_body", "options"
-"""Fields of settings, within which others of these names may stand."""
+"""Fields of settings, within which others of these names stand."""
+_WITHIN = re.compile(
+    "sys|developer|instruct|prompt|prefix|suffix|prefill|preamble|persona|tool|function|chat|stop|until"
+)
+"""What the names have in common that stand for such parts within any mapping, and not for parts of a task."""
+_EARLY = 2048
+"""Rows of a file among which one is looked for that says of a field that it tells rows of the training from others."""
 _SENT = re.compile("(?:full|final|complete)_prompt|prompt_text")
 """Names of the text that a policy read in place of a chat."""
 _SPECIAL = re.compile(r"(?:(?:<[|｜][^<>]*[|｜]>|</s>|<eos>|<end_of_turn>|<turn\|>)\s*)+$")
@@ -137,7 +143,13 @@ class Fields:
                 last = chat[-1] if isinstance(chat, list) and chat else None
                 answered = what == "response" and isinstance(last, dict) and last.get("role") == "assistant"
                 hint = ", or move the assistant's last message into one" if answered else ""
-                if nested := [name for name, value in entry.items() if isinstance(value, Mapping)]:
+                lists = {name: value[0] for name, value in entry.items() if isinstance(value, list) and value}
+                if ids := [name for name, one in lists.items() if isinstance(one, int) and name not in taken.values()]:
+                    hint += f", or {listed(ids)} as ids (--field prompt_ids=NAME, --field response_ids=NAME)"
+                parts = {name: lists.get(name, value) for name, value in entry.items() if "confidence_" not in name}
+                if nested := [
+                    n for n, one in parts.items() if isinstance(one, Mapping) or (n in lists and n not in ids)
+                ]:
                     hint += f"; what lies within {listed(nested)} has to be put beside it first (docs/formats.md)"
                 raise ContractError(
                     f"{where}: no field is a {what} ({listed(FIELDS[meaning][0] for meaning in meanings)}); its fields "
@@ -203,6 +215,9 @@ class Fields:
             return Sample.read(where, left_out=exclusions.MEDIA)
         sample = self.part(entry, where, *self.names)
         self._check_whole(entry, sample)
+        aside = {*self.taken.values(), *self.ignored}
+        unread = {name: (outer, value) for outer, name, value in _each(entry) if outer not in aside}
+        sample = sample.model_copy(update={"unread": unread})
         if sample.left_out is not None and sample.response is None and sample.response_ids is None:
             return sample  # nothing was read
         for what, given in (("prompt", sample.prompt), ("response", sample.response)):
@@ -224,11 +239,16 @@ class Fields:
             read = outer in self.taken.values() and name != aside
             if part is None or given[part] is not None or outer in self.ignored or read:
                 continue
+            if outer != name and outer not in _SETTINGS and not _WITHIN.search(name.lower()):
+                continue
             if (part == "response" and isinstance(value, Mapping)) or (part == "stop" and sample.truncated):
                 continue  # what an API has answered as a whole, and strings that have not come
-            texts, whole = _said(value), comparable(getattr(sample, part) or "")
+            texts = texts_in(None if part == "stop" and value is True else value)
+            whole = comparable(getattr(sample, part) or "")
             if part != "asked":  # which a reply may end with, and its text lack
                 texts = [_SPECIAL.sub("", text) for text in texts]
+            if outer != name and texts == texts_in(entry.get(name)):
+                continue  # it stands in the line, too
             said, lacking = " ".join(texts), [text for text in texts if comparable(text) not in whole]
             chat = None if isinstance(sample.prompt, str) else sample.question  # its text may be beside it, as rendered
             sent = name == aside or _SENT.fullmatch(name)
@@ -262,17 +282,21 @@ def samples(
     """
     fields, seen, how = None, {}, (tuple(NEEDED), reading.ignored)
     first, rows = with_fields(rows, 1)
+    early = [*islice(rows, _EARLY)]
+    told_by, rows = exclusions.splits(entry for _, entry, _ in early), chain(early, rows)
     for where, entry, why in rows:
         if fields is None:
             fields = Fields.of(first, reading.fields, where, *how)
         if not entry.keys() <= seen.keys():
             seen |= entry
-        useless = why or exclusions.evaluated(entry, {*reading.ignored, *reading.fields.values()})
+        useless = why or exclusions.evaluated(entry, {*reading.ignored, *reading.fields.values()}, told_by)
         sample = Sample.read(where, left_out=useless) if useless else fields.sample(entry, where)
         if exclusions.several_versions(entry) and not sample.doubt:
             sample = sample.model_copy(update={"doubt": exclusions.SEVERAL_VERSIONS})
         yield sample
+    known = {"markers", *TALKERS, *FIELDS, *FIELDS["mask"], *seen, *reading.fields.values()}
     if seen:
+        notes.update(f"--ignore {name}: there is no such field or check" for name in {*reading.ignored} - known)
         notes[f"fields: {Fields.of(seen, reading.fields, where, *how)}"] += 1
 
 
@@ -284,20 +308,12 @@ def _part_of(name: str) -> str | None:
 
 
 def _each(entry: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
-    """The fields of a line and of its settings: name of the field in the line, the field's own name, and its value."""
-    within = {outer: entry[outer] for outer in _SETTINGS if isinstance(entry.get(outer), Mapping)}
-    yield from ((name, name, value) for name, value in entry.items() if name not in within)
-    for outer, values in within.items():
-        yield from ((outer, name, value) for name, value in values.items() if value != entry.get(name))
-
-
-def _said(value: Any) -> list[str]:
-    """The texts in a field, in order; none in a number or an unset value."""
-    if isinstance(value, Mapping):
-        value = value["content"] if "content" in value else [*value.values()]
-    if isinstance(value, LISTS):
-        return [text for one in value for text in _said(one)]
-    return [str(value)] if value and (value is True or not isinstance(value, (int, float))) else []
+    """The fields of a line and of its mappings: name of the field in the line, the field's own name, and its value."""
+    for outer, value in entry.items():
+        within = value if isinstance(value, Mapping) else {}
+        if not within or outer not in _SETTINGS:
+            yield outer, outer, value
+        yield from ((outer, str(name), one) for name, one in within.items())
 
 
 def _given(value: Any, meaning: str) -> bool:

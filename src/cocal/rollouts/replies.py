@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from cocal.errors import ContractError
 from cocal.models.text import comparable, misread
+from cocal.rollouts.exclusions import LISTS
 from cocal.rollouts.sample import Encoded, Sample
+from cocal.rollouts.values import texts_in
+from cocal.store.rows import shown
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -19,6 +22,12 @@ MARKERS = "markers"
 _ASKED, _THOUGHT, _REPLIED = "Userwords", "Thoughtwords", "Replywords"
 _OPENING = re.compile(r"<\|channel\|>(?!final)|<\|\w+\|?>|<[\w:]+>|\[[A-Z_]+\]|◁\w+▷")
 _CLOSING = re.compile(r"</[\w:]+>|<\w+\|>|\[/[A-Z_]+\]|◁/\w+▷")
+_MARKER = re.compile(
+    r"<[|｜][A-Za-z][\w▁ ]*[|｜]>|<(?:start|end)_of_turn>|\[/?(?:INST|SYSTEM_PROMPT)\]|<</?SYS>>|\[gMASK\]"
+    r"|\A<s>|</s>\Z"
+)
+"""The form of chat markers in the templates of any model."""
+_ROLES = re.compile(r"\s*(?:system|user|assistant|tool)\b", re.IGNORECASE)
 _THINKS = re.compile("think|thought|reason", re.IGNORECASE)
 _THOUGHTS = (
     *({name: _THOUGHT, "content": _REPLIED} for name in ("reasoning_content", "reasoning", "thinking")),
@@ -31,6 +40,12 @@ _LAST, _NEAR = 24, 30
 """Tokens at the end of a prompt, and characters after a marker there, within which the marker opens the response."""
 _ESCAPED = re.compile(r"\\n(?![a-z])|\\u[0-9a-f]{4}|&(?:lt|gt|amp|quot|#\d+);")
 """Escape sequences of texts that were written as JSON or HTML once too often; LaTeX's commands have small letters."""
+_LEAKED = re.compile(r"[ĠĊ]|▁(?![\w▁]*[|｜]>)")
+"""What stands for white space in the names of tokens, but for those of markers."""
+_SHOWN = re.compile(r"""\s*(\[(['"])|b(['"]))(?:\\.|(?!\2|\3).)*(?:\2\]|\3)\s*""", re.DOTALL)
+"""A text in a list, or the bytes of one, as Python shows it."""
+_PROMPT, _WORDS, _LONG = re.compile(r"(?:\w*_)?prompts?(?:_\w+)?"), 3, 8
+"""Names of texts that a policy may have read, which have so many words, and characters of a response that tell it."""
 _ROWS, _ROWS_OF_FILE = 512, 8
 """Rows of a block that are looked at, and those of each file in it whose ids are compared with their texts."""
 
@@ -49,6 +64,16 @@ def _closings(text: str) -> set[str]:
     """Markers that may end thoughts in a text, by their form or because the text opens the thought."""
     openings = [opening for opening in _OPENING.findall(text) if opening != "<|channel|>"]
     return {*_CLOSING.findall(text), *map(_closes, openings)} - {None}
+
+
+def foreign(sample: Sample, template: str) -> set[str]:
+    """Chat markers that the policy did not choose: those of the prompt, and those of the response that stand before a
+    role, or that end it and close nothing that the template or it has opened."""
+    text = (sample.response or "").rstrip()
+    closes = {*map(_closes, _OPENING.findall(template + text))}
+    found = [(mark[0], text[mark.end() :]) for mark in _MARKER.finditer(text)]
+    ends = {mark for mark, rest in found if _ROLES.match(rest) or not (rest or mark in closes)}
+    return {*_MARKER.findall(sample.asked or ""), *ends}
 
 
 class Replies:
@@ -156,18 +181,19 @@ def check(
             asked = sample.question if row.origin == "ids" else None
             beside = sample.response_beside if what == "response" else asked
             compared = files.setdefault(sample.where.rpartition(": ")[0], [])
-            if beside and len(compared) < _ROWS_OF_FILE:
-                compared.append((sample, _other(tokenizer, getattr(row, what), beside)))
+            if beside:
+                compared.append((sample, getattr(row, what), beside))
         advice = f"give the model whose tokenizer made them, or leave the text aside (--ignore {what})"
-        for compared in files.values():
+        for rows in files.values():
+            spread = rows[:: len(rows) // _ROWS_OF_FILE + 1]
+            compared = [(sample, _other(tokenizer, ids, text)) for sample, ids, text in spread]
             judge(compared, f"the ids of the {what} are not those of its text, but of {{!r}}", advice)
     if MARKERS in ignored:
         return
-    judge(
-        [(sample, _escaped(sample.response or "")) for sample, _ in looked],
-        "the response has {}, as a text has that was written as JSON or HTML once too often",
-        f"give the text as the policy wrote it, or say that this is it (--ignore {MARKERS})",
-    )
+    otherwise = "has {}, as a text has that was written as JSON, HTML, Python's repr or names of tokens once too often"
+    advice = f"give the text as the policy wrote or read it, or say that this is it (--ignore {MARKERS})"
+    judge([(sample, _escaped(sample.response or "")) for sample, _ in looked], f"the response {otherwise}", advice)
+    judge([(sample, _leaked(sample.asked or "")) for sample, _ in looked], f"the prompt {otherwise}", advice)
     if replies is None:
         return
     bare, ended, lacking, special = [], [], [], replies.special
@@ -200,10 +226,53 @@ def check(
     )
 
 
+def check_unread(
+    tokenizer: "PreTrainedTokenizerBase",
+    samples: Sequence[Sample],
+    encoded: Sequence[Encoded],
+    values: Mapping[str, Any],
+) -> None:
+    """Refuse a row with a field that is not read, but whose name the template reads, with another of the `values` that
+    it was given, or that has messages or a prompt whose words the policy's prompt lacks."""
+    for sample, row in zip(samples, encoded, strict=True):
+        given = {**values, **(sample.template_fields or {})}
+        for name, (outer, value) in sample.unread.items() if row.origin != "ids" else ():
+            told = name in values and (value or None) != (given[name] or None)
+            if told or _not_in(tokenizer, name, value, sample, row):
+                raise ContractError(
+                    f"{sample.where}: the field {name!r} ({shown(value)}) may be a part of the prompt, and is not "
+                    f"read; put it there (messages, chat_template_kwargs), or give --ignore {outer} if it is none"
+                )
+
+
+def _not_in(tokenizer: "PreTrainedTokenizerBase", name: str, value: Any, sample: Sample, row: Encoded) -> bool:
+    """Whether a field has messages, or a text that holds the prompt or is called one, with words that the prompt lacks;
+    what holds the response, too, was read by somebody else."""
+    chat = isinstance(value, LISTS) and all(isinstance(one, Mapping) and {"role", "content"} <= {*one} for one in value)
+    texts = [*map(comparable, texts_in(value))] if chat or isinstance(value, (str, *LISTS)) else []
+    asked, said = comparable(sample.question or ""), comparable(sample.response or "")
+    called = _PROMPT.fullmatch(name.lower()) and max((len(text.split()) for text in texts), default=0) >= _WORDS
+    holds = len(asked.split()) >= _WORDS and any(asked in text for text in texts)
+    judged = len(said) >= _LONG and any(said in text != said for text in texts)
+    if not texts or not (chat or called or holds) or judged:
+        return False
+    read = [tokenizer.decode(row.prompt, skip_special_tokens=skipped) for skipped in (False, True)]
+    whole = [said, *map(comparable, (*read, sample.asked or ""))]
+    return any(all(text not in part for part in whole) for text in texts)
+
+
 def _escaped(text: str) -> str | None:
-    """An escape sequence in a text that lacks the character for which it stands; None if there is none."""
+    """An escape sequence in a text that lacks the character for which it stands, or how Python shows a text or the
+    names of tokens; None if there is none."""
+    if match := _SHOWN.fullmatch(text):
+        return match[1]
     match = _ESCAPED.search(text)
-    return match[0] if match and ("<" if match[0].startswith("&") else "\n") not in text else None
+    return match[0] if match and ("<" if match[0].startswith("&") else "\n") not in text else _leaked(text)
+
+
+def _leaked(text: str) -> str | None:
+    match = None if " " in text else _LEAKED.search(text)
+    return match and match[0]
 
 
 def judge(rows: Sequence[tuple[Sample, str | None]], problem: str, remedy: str, refuse: bool = True) -> None:

@@ -65,6 +65,7 @@ class Sample(BaseModel):
         doubt: What contradicts its label, in words.
         confidence: Confidence of a scored response in [0, 1].
         answer: Final answer, where it stands in a field of its own.
+        unread: What else the row has, by its name: the name of the row's field that holds it, and its value.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True, frozen=True)
@@ -95,6 +96,7 @@ class Sample(BaseModel):
     doubt: str | None = None
     confidence: values.Confidence | None = None
     answer: values.Answer | None = None
+    unread: Mapping[str, tuple[str, Any]] = {}
 
     @classmethod
     def read(cls, where: str, names: Mapping[str, str] | None = None, **given: Any) -> "Sample":

@@ -27,7 +27,7 @@ _SHOWN_CHAT = re.compile(r"\s*\[\{'(?:role|content)'.*\}\]\s*", re.DOTALL)
 """Chats that are given as texts: how their JSON begins, and what Python shows."""
 _STEP = re.compile(r"(?:(?:global_)?step[_-]?)?([0-9]+)", re.IGNORECASE)
 """A step as a text, also as folders of checkpoints are named."""
-_TALKERS = "system", "developer", "user", "assistant", "tool"
+TALKERS = "system", "developer", "user", "assistant", "tool"
 _THOUGHTS = ("reasoning_content", "reasoning", "thinking")
 _KEYS = ("role", "content", *_THOUGHTS, "tool_calls", "tool_call_id", "name")
 """What chat templates read of a message."""
@@ -98,7 +98,9 @@ def _said(value: Any) -> str | tuple[Mapping[str, str], ...]:
     if not isinstance(value, LISTS) or not len(value):
         raise ValueError("is neither a text nor a list of messages")
     if all(isinstance(message, str) for message in value):
-        raise ValueError("is a list of texts, and not of messages; give the text itself, or messages")
+        raise ValueError("is a list of texts, and not of messages; give a line for each, or messages (docs/formats.md)")
+    if all(isinstance(message, Integral) for message in value):
+        raise ValueError("is a list of token ids; name it so (--field prompt_ids=NAME, --field response_ids=NAME)")
     return tuple(_message(place, message) for place, message in enumerate(value))
 
 
@@ -116,7 +118,10 @@ def _message(place: int, message: Any) -> Mapping[str, Any]:
             content = "".join(part["text"] for part in content)
         return fields | {"role": _text(fields.get("role")), "content": _text(content)}
     except (AttributeError, TypeError, KeyError, IndexError, ValueError):
-        raise ValueError(f"has a message without a text as 'role' and 'content' (message {place})") from None
+        lacks = (
+            f"has a message without a text as 'role' and 'content' (message {place}; docs/formats.md has converters)"
+        )
+        raise ValueError(lacks) from None
 
 
 def _reply(value: Any) -> str:
@@ -140,7 +145,7 @@ def _decoded(value: Any) -> Any:
 def chat_of(value: Any) -> Any:
     """A chat that is given as the text of its JSON; anything else as it is."""
     chat = _decoded(value) if isinstance(value, str) and _CHAT.match(value) else None
-    spoken = [isinstance(message, Mapping) and message.get("role") in _TALKERS for message in chat or ()]
+    spoken = [isinstance(message, Mapping) and message.get("role") in TALKERS for message in chat or ()]
     return chat if chat and all(spoken) and all({"content", "tool_calls"} & {*message} for message in chat) else value
 
 
@@ -153,6 +158,15 @@ def _tools(value: Any) -> list[Any] | None:
 def joined(said: str | tuple[Mapping[str, str], ...]) -> str:
     """A text, or the texts of messages in lines of their own."""
     return said if isinstance(said, str) else "\n".join(message["content"] for message in said)
+
+
+def texts_in(value: Any) -> list[str]:
+    """The texts in a field, in order; none in a number or an unset value."""
+    if isinstance(value, Mapping):
+        value = value["content"] if "content" in value else [*value.values()]
+    if isinstance(value, LISTS):
+        return [text for one in value for text in texts_in(one)]
+    return [str(value)] if value and (value is True or not isinstance(value, (int, float))) else []
 
 
 def _is_number(value: Any) -> bool:
@@ -202,7 +216,7 @@ def _reward(value: Any, info: ValidationInfo) -> float:
         if 1 < len(value) < tokens or (ids is not None and any(value[tokens:])):
             raise ValueError(
                 f"is a list of {len(value):,} rewards, which are not those of the response's tokens; give the one that "
-                "means correct (--field reward=NAME)"
+                "means correct (--field reward=NAME; docs/formats.md has converters)"
             )
         return sum(map(_number, value))
     if isinstance(value, Mapping):

@@ -41,7 +41,9 @@ def entries(path: Path) -> Iterator[tuple[str, str, dict[str, Any]]]:
                 try:
                     entry = from_json(content)
                 except ValueError as error:
-                    raise ContractError(f"{where}: not JSON ({error}); write one object in each line") from None
+                    text = content.decode(errors="ignore").encode() == content
+                    said = f"not JSON ({error}); write one object in each line, or correct or delete it"
+                    raise ContractError(f"{where}: {said if text else 'not UTF-8; write the file in UTF-8'}") from None
                 if not isinstance(entry, dict):
                     raise ContractError(
                         f'{where}: not a JSON object with fields, such as {{"prompt": ...}}: write one a response'

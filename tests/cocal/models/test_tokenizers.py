@@ -57,6 +57,21 @@ def test_the_file_decides_where_the_settings_leave_the_class_open(model):
     assert "another tokenizer (Qwen2Tokenizer) than tokenizer.json holds; let the file decide" in said
 
 
+def test_a_class_that_cannot_be_built_and_a_damaged_shard_are_named(model):
+    settings(model, tokenizer_class="CodeLlamaTokenizerFast")
+    assert 'let the file decide by "tokenizer_class": "PreTrainedTokenizerFast"' in refusal(load_tokenizer, model)
+    settings(model, tokenizer_class="PreTrainedTokenizerFast")
+    weights = model / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-100])
+    assert "not a complete checkpoint (model.safetensors: Error while" in refusal(load_policy, model)
+
+
+def test_a_tokenizer_without_its_dropout_gives_the_same_ids_again(model):
+    change(model, lambda tokenizer: setattr(tokenizer.model, "dropout", 0.5))
+    tokenizer = load_tokenizer(model)
+    assert len({(*tokenizer("What is 12 + 7? It is 19.")["input_ids"],) for _ in range(20)}) == 1
+
+
 def test_a_tokenizer_whose_texts_do_not_come_back_is_refused(model):
     change(model, lambda one: setattr(one, "decoder", decoders.Fuse()))
     settings(model, tokenizer_class="PreTrainedTokenizerFast")

@@ -40,7 +40,11 @@ CALLED = {"prompt_tokens": [5], "response_tokens": [6], "reward": 1.0, "request_
 UNCALLED = CALLED | {"request_info": {"tool_calleds": False}}
 USELESS = {
     "several messages": (row(), row(response=MULTIPLE), SEVERAL),
-    "several responses": (row(), row(response=["It is 5.", "6"]), "it has several responses; give a line for each"),
+    "several responses": (
+        row(),
+        row(response=["It is 5.", "6"]),
+        "it has several responses; give a line for each (docs/formats.md)",
+    ),
     "several messages as JSON": (row(), row(response=json.dumps(MULTIPLE)), SEVERAL),
     "a call": (row(), row(response=[MULTIPLE[0] | {"tool_calls": [{"id": "1"}]}]), "its response calls a tool"),
     "turns beside ids": (LINE, LINE | {"response": TEMPLATED}, TURNS),

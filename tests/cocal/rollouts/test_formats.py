@@ -83,13 +83,14 @@ def test_a_bad_row_is_named(missing, message, capsys, fit, score, source):
     ("text", "message"),
     [
         ("\n \n", "the file is empty"),
+        ("{}\n".encode("utf-16"), "line 1: not UTF-8; write the file in UTF-8"),
         ("{\n}\n", "line 1: not JSON (EOF while parsing an object at line 1 column 1); write one object in each line"),
         ('{"text": "a"}\n', "line 1: no field is a prompt (prompt, messages, input, prompt_ids); its fields are text"),
     ],
 )
 def test_a_bad_file_is_named(tmp_path, capsys, score, fit, text, message):
     source = tmp_path / "in.jsonl"
-    source.write_text(text)
+    source.write_bytes(text if isinstance(text, bytes) else text.encode())
     for command in (score, fit):
         assert command(source) == 2
         assert f"{source}: {message}" in capsys.readouterr().err

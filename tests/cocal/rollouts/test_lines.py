@@ -46,7 +46,7 @@ def test_steps_are_numbers_or_named_as_folders_are(tmp_path):
 
 def test_a_text_within_a_list_is_told_from_messages(tmp_path):
     path = lines(tmp_path / "mine.jsonl", TEXT | {"messages": ["What is 5 + 6?"]})
-    assert "field 'messages' is a list of texts, and not of messages; give the text itself" in sentence(samples, path)
+    assert "field 'messages' is a list of texts, and not of messages; give a line for each" in sentence(samples, path)
 
 
 def test_an_empty_mask_beside_a_text_says_nothing(tmp_path):

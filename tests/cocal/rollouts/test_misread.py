@@ -198,6 +198,10 @@ def test_parts_of_texts_and_thoughts_are_no_media(reading):
         ({"prompt": "1 + 3?\n### Response:\n", "response": "4"}, "markers", r"not one that this template writes"),
         ({"prompt": "1 + 3?", "response": r"First.\nThen 4."}, "markers", r"the response has \\n, as a text has that"),
         ({"prompt": "1 + 3?", "response": "&lt;b&gt;\n4"}, "markers", "the response has &lt;, as a text has that"),
+        ({"prompt": "1 + 3?", "response": "['It\\'s 4.']"}, "markers", r"the response has \[', as a text has that"),
+        ({"prompt": "1 + 3?", "response": "b'It is 4.'"}, "markers", "the response has b', as a text has that"),
+        ({"prompt": "1 + 3?", "response": "ItĠisĠ4."}, "markers", "the response has Ġ, as a text has that"),
+        ({"prompt": "What▁is▁3?", "response": "It is 4."}, "markers", "the prompt has ▁, as a text has that"),
     ],
 )
 def test_rows_that_are_mostly_put_together_wrongly_are_refused(reading, row, ignored, said):
@@ -208,9 +212,9 @@ def test_rows_that_are_mostly_put_together_wrongly_are_refused(reading, row, ign
 
 
 def test_latex_and_code_are_no_escaped_texts(reading, caplog):
-    texts = [r"$\nu \neq 4$", "print('a\\n')\n4", "a &lt; b, or a < b"]
+    texts = [r"$\nu \neq 4$", "print('a\\n')\n4", "a &lt; b, or a < b", "['four', 'five']", "It is Ġ", "<｜a▁b｜>4"]
     rows = [{"prompt": "1 + 3?", "response": one, "step": 3, "correct": len(one) > 15} for one in texts]
-    assert len(reading(SWITCH, *rows)[1].rows) == 3
+    assert len(reading(SWITCH, *rows)[1].rows) == 6
     assert "once too often" not in caplog.text
 
 
@@ -275,13 +279,21 @@ def test_what_some_rows_say_of_their_end_counts(reading):
     "of_evaluation",
     [
         *({"is_eval": 1}, {"is_eval": "true"}, {"is_test": 1.0}, {"is_evaluation": True}, {"is_held_out": True}),
+        *({"eval": True}, {"do_eval": True}, {"is_holdout": True}, {"eval_mode": True}, {"tag": "eval"}),
         *({"is_train": False}, {"partition": "test"}, {"stage": "validation"}, {"data_split": "eval"}),
     ],
 )
 def test_rows_of_an_evaluation_are_left_out_however_they_say_it(reading, of_evaluation):
     (name,) = of_evaluation
-    trained = {"is_eval": 0, "is_train": True, "partition": "train", "is_valid": True, "evaluation": True}
-    trained |= {"problem_set": "MATH test"}
+    trained = {"is_eval": 0, "is_train": True, "partition": "train", "is_valid": True, "valid": True}
+    trained |= {
+        "problem_set": "MATH test",
+        "tests_passed": True,
+        "test": "x",
+        "tag": "train",
+        "eval_kind": 1,
+        "run": "eval",
+    }
     _, found = reading(SWITCH, *answers(**trained), *(row | of_evaluation for row in answers()))
     assert len(found.rows) == 6
     assert any(note.startswith(f"6 rows left out: its {name} is ") for note in found.notes)

@@ -33,13 +33,22 @@ def test_a_field_of_the_prompt_or_the_response_is_not_dropped(reading, name):
         ("reasoning_details", [{"text": "I add."}], "field 'reasoning_details' "),
         ("raw_response", "I add. It is 4.", "field 'raw_response' "),
         ("completion", "I add. It is 4.", "field 'completion' "),
+        ("metadata", {"system_prompt": "Be strict."}, "field 'system_prompt' "),
+        ("request", {"stop": ["</a>"]}, "field 'stop' \\('</a>'\\) may have ended the response"),
+        ("stop_strs", ["</a>"], "field 'stop_strs' "),
+        ("generation", {"until": ["</a>"]}, "field 'until' "),
+        ("template_args", {"effort": "high"}, "field 'effort' \\('high'\\)"),
+        ("date", "today", "field 'date' "),
+        ("turns", [{"role": "system", "content": "Be strict."}], "field 'turns' "),
+        ("role_prompt", "You are a teacher.", "field 'role_prompt' "),
+        ("sent", "Be strict. What is 0 + 3? 4? What is 1 + 3?", "field 'sent' "),
     ],
 )
 def test_a_part_under_another_name_or_one_level_down_is_not_dropped(reading, outer, value, said):
-    rows = answers(**{outer: value})
+    rows, template = answers(**{outer: value}), "{{ effort }}{{ date }}" + SWITCH
     with pytest.raises(ContractError, match=rf"line 1: the {said}.*--ignore {outer} if"):
-        reading(SWITCH, *rows)
-    assert len(reading(SWITCH, *rows, ignored=(outer,))[1].rows) == 6
+        reading(template, *rows)
+    assert len(reading(template, *rows, ignored=(outer,))[1].rows) == 6
 
 
 def test_fields_that_are_no_part_of_the_prompt_stay_unread(reading):
@@ -50,6 +59,15 @@ def test_fields_that_are_no_part_of_the_prompt_stay_unread(reading):
     other |= {"extra_body": {"chat_template_kwargs": {"enable_thinking": False}}, "model": {"name": "q", "revision": 3}}
     rows = [row | other | {"question": row["prompt"][:6], "history": [{"content": "what is"}]} for row in answers()]
     rows = [row | {"raw_response": f"{row['response']}<|im_end|>", "completion": row["response"]} for row in rows]
+    whole = [f"<|im_start|>user\n{row['prompt']}<|im_end|>\n<|im_start|>assistant\n" for row in rows]
+    rows = [row | {"rendered_prompt": one, "text": one + row["response"]} for row, one in zip(rows, whole, strict=True)]
+    rows = [row | {"turns": [{"role": "assistant", "content": row["response"]}]} for row in rows]
+    judged = [{"role": "system", "content": "Grade it."}, {"role": "user", "content": "The answer: {}"}]
+    rows = [
+        row | {"judged": [one | {"content": one["content"].format(row["response"])} for one in judged]} for row in rows
+    ]
+    task = {"question": "Add both.", "examples": ["1 + 1"], "stopped": True, "prompt_id": "a 1", "tests": "x"}
+    rows = [row | {"extra_info": task, "prompt_source": "math", "stopped": True} for row in rows]
     assert len(reading(SWITCH, *rows)[1].rows) == 6
     chats = [row | {"messages": [{"role": "user", "content": row.pop("prompt")}]} for row in answers()]
     sent = [row | {"full_prompt": RENDERED.replace("1", str(k))} for k, row in enumerate(chats)]

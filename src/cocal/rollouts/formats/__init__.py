@@ -8,7 +8,7 @@ from pkgutil import iter_modules
 
 from cocal.errors import ContractError
 from cocal.rollouts.format import Format
-from cocal.store.rows import entries
+from cocal.store.rows import entries, fetched
 
 ENDINGS = (".pt", ".parquet", ".jsonl")
 """Endings of files that are read."""
@@ -33,8 +33,9 @@ def format_of(path: Path) -> Format:
     if kind := next((kind for kind in formats() if kind.recognises(path, fields)), None):
         return kind
     raise ContractError(
-        f"{path}: no format has this ending and these columns; there are .jsonl, .parquet (TRL), .pt (slime): unpack "
-        "it, or write a table or a list as JSON lines (pandas: frame.to_json(path, orient='records', lines=True))"
+        f"{fetched(path)}: no format has this ending and these columns; there are .jsonl, .parquet (TRL's, "
+        "and what CoCal wrote), .pt (slime): unpack it, or write a table or a list as JSON lines (pandas: "
+        "frame.to_json(path, orient='records', lines=True))"
     )
 
 

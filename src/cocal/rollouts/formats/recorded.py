@@ -7,7 +7,8 @@ FORMAT = Format(
     name="rollout tables of CoCal",
     version="this one",
     files="`step-00001.parquet`, ...",
-    about="exact ids; of a study, and of [the recording](while-you-train.md)",
+    about="exact ids; written by CoCal alone, in a study or [the recording](while-you-train.md): write your own as "
+    "[JSON lines](lines.md)",
     example=("step-00001.parquet", {"prompt_ids": [5, 6], "response_ids": [7, 2], "correct": True, "step": 1}),
     recognises=lambda path, fields: path.suffix == ".parquet" and {"response_ids", "sample"} <= {*fields},
     read=lambda path, reading, _: trl.read(path, reading.label("rollout tables of CoCal") or "reward"),

@@ -9,7 +9,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +48,7 @@ def read(path: Path, reward_key: str = "") -> list[Sample]:
 
     names = columns_of(path).names
     if "response_ids" in names:
-        return _recorded(path)
+        return _recorded(path, names)
     if missing := {"prompt", "completion"} - {*names}:
         raise ContractError(
             f"{path}: column {min(missing)!r} is missing; expected TRL's completions; a table of your own "
@@ -86,11 +86,17 @@ def _reward_of(path: Path) -> str:
     return names[0]
 
 
-def _recorded(path: Path) -> list[Sample]:
+def _recorded(path: Path, names: Collection[str]) -> list[Sample]:
     from cocal.store.contracts import RESPONSES
 
     kept = ["question_id", "prompt_ids", "response_ids", "truncated", "logprobs", "finish_reason", "correct"]
-    frame = read_frame(path, RESPONSES, ["step", "sample", "length", "text", *kept])
+    columns = ["step", "sample", "length", "text", *kept]
+    if missing := {*columns} - {*names}:
+        raise ContractError(
+            f"{path}: is not a whole table that CoCal wrote (column {min(missing)!r} is missing); write your own "
+            "as JSON lines (docs/lines.md)"
+        )
+    frame = read_frame(path, RESPONSES, columns)
     named = re.fullmatch(r"step-(\d+)", path.stem)
     if named and not (frame["step"] == int(named[1])).all():
         held = frame["step"].min()
