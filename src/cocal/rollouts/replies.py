@@ -44,8 +44,11 @@ _LEAKED = re.compile(r"[ĠĊ]|▁(?![\w▁]*[|｜]>)")
 """What stands for white space in the names of tokens, but for those of markers."""
 _SHOWN = re.compile(r"""\s*(\[(['"])|b(['"]))(?:\\.|(?!\2|\3).)*(?:\2\]|\3)\s*""", re.DOTALL)
 """A text in a list, or the bytes of one, as Python shows it."""
-_PROMPT, _WORDS, _LONG = re.compile(r"(?:\w*_)?prompts?(?:_\w+)?"), 3, 8
-"""Names of texts that a policy may have read, which have so many words, and characters of a response that tell it."""
+_PROMPT = re.compile(r"(?:\w*_)?prompts?(?:_(?:text|str|string|template|messages))?")
+_SOLVED = re.compile(r"solution|answer|reference|truth|rationale|explanation|gold|target|label")
+"""Names of texts that a policy may have read, and of those that it has not."""
+_WORDS, _LONG = 3, 8
+"""Words of a text that a policy may have read, and characters of a response that tell it."""
 _ROWS, _ROWS_OF_FILE = 512, 8
 """Rows of a block that are looked at, and those of each file in it whose ids are compared with their texts."""
 
@@ -249,10 +252,11 @@ def _not_in(tokenizer: "PreTrainedTokenizerBase", name: str, value: Any, sample:
     """Whether a field has messages, or a text that holds the prompt or is called one, with words that the prompt lacks;
     what holds the response, too, was read by somebody else."""
     chat = isinstance(value, LISTS) and all(isinstance(one, Mapping) and {"role", "content"} <= {*one} for one in value)
-    texts = [*map(comparable, texts_in(value))] if chat or isinstance(value, (str, *LISTS)) else []
+    asking = [one for one in value if one["role"] != "assistant"] if chat else value
+    texts = [*map(comparable, texts_in(asking))] if chat or isinstance(value, (str, *LISTS)) else []
     asked, said = comparable(sample.question or ""), comparable(sample.response or "")
     called = _PROMPT.fullmatch(name.lower()) and max((len(text.split()) for text in texts), default=0) >= _WORDS
-    holds = len(asked.split()) >= _WORDS and any(asked in text for text in texts)
+    holds = len(asked.split()) >= _WORDS and any(asked in text for text in texts) and not _SOLVED.search(name.lower())
     judged = len(said) >= _LONG and any(said in text != said for text in texts)
     if not texts or not (chat or called or holds) or judged:
         return False

@@ -67,7 +67,13 @@ def test_fields_that_are_no_part_of_the_prompt_stay_unread(reading):
         row | {"judged": [one | {"content": one["content"].format(row["response"])} for one in judged]} for row in rows
     ]
     task = {"question": "Add both.", "examples": ["1 + 1"], "stopped": True, "prompt_id": "a 1", "tests": "x"}
-    rows = [row | {"extra_info": task, "prompt_source": "math", "stopped": True} for row in rows]
+    rows = [row | {"extra_info": task, "prompt_source": "a set of sums", "stopped": True} for row in rows]
+    rows = [row | {"solution": f"{row['prompt']} We add both."} for row in rows]
+    told = [{"role": "user", "content": "What is 1 + 3?"}, {"role": "assistant", "content": "By counting, it is 4."}]
+    rows = [
+        row | {"reference": [one | {"content": one["content"].replace("1", row["prompt"][8:9])} for one in told]}
+        for row in rows
+    ]
     assert len(reading(SWITCH, *rows)[1].rows) == 6
     chats = [row | {"messages": [{"role": "user", "content": row.pop("prompt")}]} for row in answers()]
     sent = [row | {"full_prompt": RENDERED.replace("1", str(k))} for k, row in enumerate(chats)]
