@@ -22,8 +22,6 @@ from cocal.models.weights import sample_digest
 from cocal.rollouts.encoding import BLOCK, ROWS, Encoder
 from cocal.rollouts.sample import Encoded, Sample
 from cocal.runtime.machine import best_device
-from cocal.store import read_frame
-from cocal.store.contracts import RESPONSES
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -94,6 +92,9 @@ class Companion:
         """The companions of a policy that a study has fitted, from the output folder of `cocal companions`; `states` is
         its `features.dtype`. Their prompts are known from `rollouts` beside the folder, where a recorded training has
         them. A ContractError says that there are no companions, or that they read a block that is not there."""
+        from cocal.store import read_frame  # with PyArrow, which scoring does without
+        from cocal.store.contracts import RESPONSES
+
         companions, rollouts = load_companions(folder), Path(folder).parent / "rollouts"
         base = BaseModelFacts.of(model.config)
         notes = (f"companions of a study ({Path(folder).name})",)
