@@ -38,7 +38,7 @@ _FLAG = re.compile(
     r"(?:(?:is|do|for|in)_)?(?!valid$)([a-z]+(?:_?out)?)(?:_(?:mode|set|split|only|run|phase|step|sample))?"
 )
 """Fields that may say that a row belongs to an evaluation, by a word or by being true (`is_train`: by being false)."""
-TRAINING = re.compile("train(?:ing)?", re.IGNORECASE)
+_TRAINING = re.compile("train(?:ing)?", re.IGNORECASE)
 """What other rows say in such a field."""
 SEVERAL_VERSIONS = "the response was written by several versions of the policy's weights"
 
@@ -52,7 +52,7 @@ def several_versions(entry: Mapping[str, Any]) -> bool:
 
 def splits(entries: Iterable[Mapping[str, Any]]) -> set[str]:
     """Names of the fields by which some rows say that they are of the training."""
-    return {n for entry in entries for n, v in entry.items() if isinstance(v, str) and TRAINING.fullmatch(v)}
+    return {n for entry in entries for n, v in entry.items() if isinstance(v, str) and _TRAINING.fullmatch(v)}
 
 
 def evaluated(entry: Mapping[str, Any], ignored: Collection[str], told_by: Collection[str] = ()) -> str | None:
@@ -62,7 +62,7 @@ def evaluated(entry: Mapping[str, Any], ignored: Collection[str], told_by: Colle
         told = isinstance(value, str) and _SPLIT.fullmatch(name) and EVALUATION.search(value)
         told = told or (name in told_by and EVALUATION.fullmatch(str(value)))
         flag, said = _FLAG.fullmatch(name), str(value).lower()
-        if flag and TRAINING.fullmatch(flag[1]) and name.startswith("is"):
+        if flag and _TRAINING.fullmatch(flag[1]) and name.startswith("is"):
             told = said in ("false", "0", "0.0")
         elif flag and EVALUATION.fullmatch(flag[1]):
             told = said in (("true", "1", "1.0") if name.startswith("is") or name == "validate" else ("true",))

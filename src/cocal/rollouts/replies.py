@@ -238,27 +238,33 @@ def check_unread(
     """Refuse a row with a field that is not read, but whose name the template reads, with another of the `values` that
     it was given, or that has messages or a prompt whose words the policy's prompt lacks."""
     for sample, row in zip(samples, encoded, strict=True):
-        given = {**values, **(sample.template_fields or {})}
-        for name, (outer, value) in sample.unread.items() if row.origin != "ids" else ():
+        if row.origin == "ids" or not sample.unread:
+            continue
+        given, asked = {**values, **(sample.template_fields or {})}, comparable(sample.question or "")
+        for name, (outer, value) in sample.unread.items():
             told = name in values and (value or None) != (given[name] or None)
-            if told or _not_in(tokenizer, name, value, sample, row):
+            texts = () if told else _asking(name, value, asked)
+            if told or (texts and _not_in(tokenizer, texts, sample, row)):
                 raise ContractError(
                     f"{sample.where}: the field {name!r} ({shown(value)}) may be a part of the prompt, and is not "
                     f"read; put it there (messages, chat_template_kwargs), or give --ignore {outer} if it is none"
                 )
 
 
-def _not_in(tokenizer: "PreTrainedTokenizerBase", name: str, value: Any, sample: Sample, row: Encoded) -> bool:
-    """Whether a field has messages, or a text that holds the prompt or is called one, with words that the prompt lacks;
-    what holds the response, too, was read by somebody else."""
+def _asking(name: str, value: Any, asked: str) -> list[str]:
+    """The words of a field, if it has messages, is called a prompt or holds the question; otherwise none."""
     chat = isinstance(value, LISTS) and all(isinstance(one, Mapping) and {"role", "content"} <= {*one} for one in value)
     asking = [one for one in value if one["role"] != "assistant"] if chat else value
     texts = [*map(comparable, texts_in(asking))] if chat or isinstance(value, (str, *LISTS)) else []
-    asked, said = comparable(sample.question or ""), comparable(sample.response or "")
     called = _PROMPT.fullmatch(name.lower()) and max((len(text.split()) for text in texts), default=0) >= _WORDS
     holds = len(asked.split()) >= _WORDS and any(asked in text for text in texts) and not _SOLVED.search(name.lower())
-    judged = len(said) >= _LONG and any(said in text != said for text in texts)
-    if not texts or not (chat or called or holds) or judged:
+    return texts if chat or called or holds else []
+
+
+def _not_in(tokenizer: "PreTrainedTokenizerBase", texts: Sequence[str], sample: Sample, row: Encoded) -> bool:
+    """Whether the prompt lacks one of these texts. Texts that hold the response, too, were read by somebody else."""
+    said = comparable(sample.response or "")
+    if len(said) >= _LONG and any(said in text != said for text in texts):
         return False
     read = [tokenizer.decode(row.prompt, skip_special_tokens=skipped) for skipped in (False, True)]
     whole = [said, *map(comparable, (*read, sample.asked or ""))]

@@ -79,14 +79,15 @@ def reanalyse(folders: Sequence[Path], study: Study, paper: Path, output: Path |
         gathered = parse_settings(Gathered, str(folder / GATHERED))
         own = {number: _kept(folder / _KEPT / f"{number}.zip") for number in gathered.replicates}
         _compare(folder, own)
-        refused |= gathered.refused
-        own |= {number: _kept(folder / _KEPT / f"{number}.zip") for number in gathered.refused}
+        if output:
+            refused |= gathered.refused
+            own |= {number: _kept(folder / _KEPT / f"{number}.zip") for number in gathered.refused}
         for number, values in own.items():
             every[number] = values.combine_first(every[number]) if number in every else values
+    table = pd.concat(every, axis=1)
     if output:
-        _keep_headlines(pd.concat(every, axis=1).xs("own", level="sampling"), refused, output)
-    table = pd.concat(every, axis=1).drop(columns=[*refused])
-    table = table.rename(columns="replicate_{}".format).rename_axis(NUMBERS)
+        _keep_headlines(table.xs("own", level="sampling"), refused, output)
+    table = table.drop(columns=[*refused]).rename(columns="replicate_{}".format).rename_axis(NUMBERS)
     of = {}
     for sampling, rows in table.groupby("sampling"):
         complete, rest = rows.droplevel("sampling").dropna(), rows.droplevel("sampling")
@@ -101,6 +102,7 @@ def reanalyse(folders: Sequence[Path], study: Study, paper: Path, output: Path |
 
 
 def _keep_headlines(values: pd.DataFrame, refused: Mapping[int, Sequence[str]], output: Path) -> None:
+    """Write headlines.csv and refused.csv into a folder that lists its files, so that it can be replaced."""
     reasons = [(number, reason) for number, of in sorted(refused.items()) for reason in of]
     with atomic_path(output) as folder:
         folder.mkdir()
