@@ -73,12 +73,13 @@ laptop: $(INSTALLED)
 # Three jobs share the card, so that one computes while another starts. Times of inference come last, with nothing beside.
 CARD := studies/card
 CARD_STUDY := config/card.yaml
+CARD_FITS := --seeds 1 --recipe
 CARD_TABLES := $(patsubst %,results/tables/%.csv,main ood verdict sampling conditions)
 card: export COCAL_CUDA_GRAPHS = 1
 card: SNAKEMAKE = snakemake --configfile $(CARD_STUDY) --directory $(CARD) --resources
 card: $(INSTALLED)
 	$(SNAKEMAKE) gpus=3 -- $(CARD_TABLES)
-	python benchmarks/fits.py --study $(CARD_STUDY) --directory $(CARD) --seeds 1 --recipe --output $(CARD)/fits.csv
+	python benchmarks/fits.py --study $(CARD_STUDY) --directory $(CARD) $(CARD_FITS) --output $(CARD)/fits.csv
 	$(SNAKEMAKE) gpus=1 -- results/tables/fits.csv results/tables/cost.csv
 	mkdir -p $(CARD)/gathered/tables
 	cd $(CARD) && cocal digests --write gathered/digests.json --overwrite
@@ -237,7 +238,8 @@ rehearsal-short: $(INSTALLED)
 rehearsal-single-gpu: $(INSTALLED)
 	rm -rf studies/card-rehearsal
 	COCAL_PROCESSOR_ONLY=1 OMP_NUM_THREADS=1 python benchmarks/overhead.py studies/card-rehearsal -- \
-	  $(MAKE) --no-print-directory card CARD_STUDY=config/card-rehearsal.yaml CARD=studies/card-rehearsal
+	  $(MAKE) --no-print-directory card CARD_STUDY=config/card-rehearsal.yaml CARD=studies/card-rehearsal \
+	  CARD_FITS="--seeds 1 --recipe --updates 60"
 
 lint: $(INSTALLED)
 	ruff check --no-cache .

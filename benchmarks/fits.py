@@ -91,11 +91,12 @@ def main() -> None:
     parser.add_argument(
         "--recipe", action="store_true", help="what `cocal fit` chooses, in the place of the probes of states"
     )
+    parser.add_argument("--updates", type=int, default=PAPER_UPDATES, help="updates of the fit with the paper's number")
     parser.add_argument("--number", type=int, default=0, help="number of the replicate that the study is")
     parser.add_argument("--output", type=Path, required=True)
     given = parser.parse_args()
     logging.basicConfig(level=logging.INFO)
-    rows = measured(load_study(given.study), given.directory, given.seeds, given.recipe)
+    rows = measured(load_study(given.study), given.directory, given.seeds, given.updates, given.recipe)
     rows.insert(2, "replicate", given.number)
     write_beside(given.output, rows, ["study", "replicate"])
 
@@ -108,7 +109,7 @@ def write_beside(path: Path, rows: pd.DataFrame, keys: list[str]) -> None:
     path.write_text(csv_text(pd.concat([others, rows], ignore_index=True)), encoding="utf-8")
 
 
-def measured(study: Study, folder: Path, seeds: int, recipe: bool = False) -> pd.DataFrame:
+def measured(study: Study, folder: Path, seeds: int, most_updates: int, recipe: bool = False) -> pd.DataFrame:
     """The scores of every learner on the evaluated responses of a finished study: the study, its main backbone, the
     sampling of the evaluation by its temperature, the method whose responses are learnt from ("" for none), the fit,
     the number of its seeds, and `SCORES`."""
@@ -131,7 +132,7 @@ def measured(study: Study, folder: Path, seeds: int, recipe: bool = False) -> pd
         add(learner, TOGETHER, [partial(_stored, keys)])
         training = lesson.states[~lesson.held_out]
         for fit_, shift, unit, updates in (
-            (UPDATED, 0.0, 1.0, PAPER_UPDATES),
+            (UPDATED, 0.0, 1.0, most_updates),
             (SCALED, training.mean(axis=0), training.std(axis=0) + 1e-6, 0),
         ):
             given = lesson._replace(states=((lesson.states - shift) / unit).astype(np.float32))

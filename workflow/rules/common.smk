@@ -160,6 +160,12 @@ def exhibited(exhibit):
     return ours(lambda wildcards: exhibit.waits_for)
 
 
+def words_of(exhibit):
+    """A function from the outputs of an exhibit to the words of the command that makes it. Snakemake counts only its
+    arguments, a parameter of their own."""
+    return lambda wildcards, output: ["exhibit", *exhibit.arguments, "--output", output.main]
+
+
 def outputs(rule):
     """What a job of a rule of the plan makes."""
     return [directory(path) if is_folder(path) else path for path in rule.paths]

@@ -30,8 +30,11 @@ for exhibit in EXHIBITS:
             "../../envs/cocal.yaml"
         params:
             **exhibit_parameters(exhibit),
+            start=["cocal"],
+            words=words_of(exhibit),
+            to="&>",
         shell:
-            "cocal exhibit {params.arguments:q} --output {output.main} > {log} 2>&1"
+            "{params.start:q} {params.words:q} {params.to} {log}"
 
 
 # One document of all tables.

@@ -15,8 +15,7 @@ for one in PLAN.rules.values():
             results.benchmark_file(one.name, one.label)
         wildcard_constraints:
             **{name: either(values) for name, values in one.limits.items()},
-        # trainings, which take longest and which most other jobs wait for, begin as soon as they can
-        priority: 0 if one.threads else 1
+        priority: int(one.early)
         localrule: one.local
         conda:
             f"../../envs/{one.environment}.yaml"

@@ -225,7 +225,7 @@ class Prepared:
         Args:
             counts: float64 [resamples, questions], question counts.
             by_question: The same counts as int32 [questions, resamples].
-            names: `METRICS`, `PAIRED`, or `ALL` and `WITHIN`, which take several times as long.
+            names: Those wanted; others than `PAIRED` and `WITHIN` take several times as long.
         """
         n, correct, valid, confidence, squared, logarithmic, won, pairs, *binned = self.sums @ counts.T
         number, right, gap = np.reshape(binned, (3, self.bins, len(counts)))
@@ -239,7 +239,7 @@ class Prepared:
                 values["auroc"] = counted.auroc()
             values["brier"], values["log_loss"] = squared / valid, logarithmic / valid
             values[WITHIN] = won / pairs
-            if not set(names) <= set(PAIRED):
+            if not set(names) <= {*PAIRED, WITHIN}:
                 parts = ("brier_reliability", "brier_resolution", "brier_uncertainty")
                 values |= zip(parts, parts_of_brier(number, right, gap), strict=True)
                 if counted:

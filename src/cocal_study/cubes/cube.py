@@ -191,7 +191,7 @@ def evaluate_cells(
         groups: The datasets of each macro average, by its label in the `dataset` dimension.
         seeds: Companion seeds that every method with seeds must have; by default all that occur.
         sweep: Dimensions among source_step, validation_step, layer and pooling in which a method's companions differ.
-        metrics: Names of the metrics: the paper's `METRICS`, or `WITH_QUESTIONS`, which take several times as long.
+        metrics: Names of the metrics; others than `PAIRED` and `WITHIN` take several times as long.
     """
     frame = PREDICTIONS.check(predictions, "predictions")
     groups = groups or {}

@@ -135,7 +135,7 @@ class BackboneRules(Rules):
         existing = [name for name in self.study.backbones if name not in made]
         base = {"output": results.policy_folder("{backbone}", "base", 0)}
         unfinished = {"run_folder": results.run_folder("backbone", "{backbone}")}
-        how = {"threads": None, "shown": True}
+        how = {"threads": None, "early": True, "shown": True}
         yield Rule(name="backbone", make=self._backbone, places=base | unfinished, limits={"backbone": made}, **how)
         how |= {"places": base, "limits": {"backbone": existing}}
         yield Rule(name="existing_backbone", make=self._existing, local=True, **how)

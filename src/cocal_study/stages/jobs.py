@@ -61,6 +61,8 @@ class Rule:
     """True if it runs where Snakemake does: it takes seconds, or needs a network that compute nodes lack."""
     threads: int | None = 1
     """Threads of a job; None for a training, which stands alone in the plan."""
+    early: bool = False
+    """True if it takes long and many jobs wait for it, so that it begins as soon as it can."""
     gpus: int = 0
     """GPUs of a job. Without a GPU, the number means nothing."""
     environment: Environment = "cocal"

@@ -40,7 +40,7 @@ class Metrics(Stage):
         import pandas as pd
 
         from cocal.metrics.calibration import METRICS
-        from cocal.metrics.scores import PAIRED, WITH_QUESTIONS
+        from cocal.metrics.scores import PAIRED, WITH_QUESTIONS, WITHIN
         from cocal_study.cubes.cube import evaluate_cells, on_common_responses
         from cocal_study.cubes.resamples import resamples_of
         from cocal_study.store.contracts import PREDICTIONS
@@ -55,8 +55,9 @@ class Metrics(Stage):
         for group, members in groups.items():
             for name in sorted(set(members) - present):
                 logging.warning("no predictions on %s, so %s stays empty", name, group)
-        metrics, paired = (WITH_QUESTIONS, WITH_QUESTIONS) if self.scores else (METRICS, PAIRED)
-        evaluated = evaluate_cells(predictions, settings, groups, self.seeds, self.sweep, paired)
+        metrics = WITH_QUESTIONS if self.scores else (*METRICS, WITHIN)
+        resampled = tuple(dict.fromkeys((*metrics, *PAIRED)))
+        evaluated = evaluate_cells(predictions, settings, groups, self.seeds, self.sweep, resampled)
         depends_on = {"metrics": settings, "groups": groups, "seeds": self.seeds, "sweep": self.sweep}
         depends_on |= {"common_responses": self.common_responses, "scores": self.scores}
         facts = inherited(self.predictions[0], "backbone")

@@ -200,6 +200,7 @@ class RolloutRules(Rules):
             make=self._resample,
             places=resampled,
             limits={"backbone": self.study.backbones},
+            early=True,
             shown=True,
             **self._sampling,
         )

@@ -98,6 +98,7 @@ class TrainingRules(Rules):
                 files=[*self.stage_folders(algorithm), *made.values()],
                 limits={"backbone": backbones},
                 threads=None,
+                early=True,
                 gpus=trl.devices,
                 environment="gpu" if trl.vllm else "cocal",
                 start=start,
