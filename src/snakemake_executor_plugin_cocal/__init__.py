@@ -19,7 +19,7 @@ from snakemake.executors.local import common_settings as common_settings
 
 from cocal_study.commands.worker import Order
 
-THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+THREADS: tuple[str, ...] = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 """Variables that Snakemake sets to the threads of a job."""
 
 

@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from importlib import import_module
 from multiprocessing.connection import Connection
@@ -29,7 +30,7 @@ class Order(NamedTuple):
 
     words: list[str]
     """The words after `cocal`."""
-    settings: dict[str, str]
+    settings: Mapping[str, str]
     """Environment variables of its own."""
     log: str
     """File that takes what it prints."""
