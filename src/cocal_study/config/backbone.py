@@ -26,22 +26,6 @@ class ArchitectureSettings(Model):
     """True if the output layer is the embedding itself, as in Qwen3 models of up to 4B."""
 
 
-class DecoderSettings(Model):
-    """Shape of the blocks of a checkpoint that exists, from which its parameters and its memory are computed before it
-    is downloaded; the import compares it with the checkpoint. The defaults are those of all dense Qwen3 models."""
-
-    heads: Count
-    """Number of attention heads."""
-    key_value_heads: Count = 8
-    head_dim: Count = 128
-    intermediate_size: Count
-    """Width of the feed-forward layers."""
-    vocabulary: Count = 151_936
-    """Number of rows of the embedding."""
-    tied: bool = False
-    """True if the output layer is the embedding itself."""
-
-
 class WordingSettings(Model):
     """How much the wording of worked solutions varies, whether they are right or not."""
 
@@ -101,9 +85,6 @@ class ExistingSettings(Model):
     """Number of transformer blocks. It is given here because jobs are planned before the checkpoint is downloaded."""
     width: Count
     """Size of a hidden state."""
-    architecture: DecoderSettings | None = None
-    """Shape of the blocks. Without it, estimates assume 12 x width^2 parameters in a block, untied embeddings, and
-    eight key-value heads of 128."""
     imported: dict[Algorithm, ImportedSettings] = {}
     """Trainings that another engine ran, by algorithm; no training job runs for these."""
 

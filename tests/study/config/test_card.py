@@ -4,10 +4,8 @@ import json
 
 import pytest
 
-from cocal.errors import ConfigError, ContractError
+from cocal.errors import ConfigError
 from cocal.store.provenance import canonical
-from cocal_study.backbones.importing import existing
-from cocal_study.config.backbone import CheckpointSettings
 from cocal_study.config.parse import validate
 from cocal_study.config.study import Study, configured_study
 from planned_jobs import study_of
@@ -39,26 +37,3 @@ def test_a_card_that_is_none_and_a_key_that_is_given_twice_are_refused(repositor
 def test_a_study_that_is_written_out_is_read_again():
     study = study_of("single-gpu")
     assert validate(Study, json.loads(canonical(study)), "again") == study
-
-
-@pytest.mark.parametrize(("key", "name"), [("tied", "tie_word_embeddings"), ("heads", "num_attention_heads")])
-def test_a_checkpoint_of_another_shape_is_refused(micro_checkpoint, key, name):
-    config = json.loads((micro_checkpoint / "config.json").read_text())
-    shape = {
-        "heads": config["num_attention_heads"],
-        "key_value_heads": config["num_key_value_heads"],
-        "head_dim": config["head_dim"],
-        "intermediate_size": config["intermediate_size"],
-        "vocabulary": config["vocab_size"],
-        "tied": config["tie_word_embeddings"],
-    }
-    given = {"source": "checkpoint", "label": "Micro", "path": str(micro_checkpoint)}
-    given |= {"depth": config["num_hidden_layers"], "width": config["hidden_size"]}
-    with existing(CheckpointSettings.model_validate(given | {"architecture": shape})) as folder:
-        assert folder == micro_checkpoint
-    wrong = shape | {key: not shape[key] if key == "tied" else shape[key] + 1}
-    with (
-        pytest.raises(ContractError, match=rf"{name} is {shape[key]}, the backbone's architecture\.{key} is "),
-        existing(CheckpointSettings.model_validate(given | {"architecture": wrong})),
-    ):
-        pass

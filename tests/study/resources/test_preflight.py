@@ -8,7 +8,7 @@ import started
 from cocal.errors import ConfigError
 from cocal.runtime.gpus import Gpu, parse_gpus
 from cocal_study.config.study import configured_study
-from cocal_study.resources.preflight import Machine, Run, check, on_cluster, on_workstation
+from cocal_study.resources.preflight import Machine, Run, check, fitting_card, on_cluster, on_workstation
 from cocal_study.resources.slurm import Site
 
 LISTING = """\
@@ -72,12 +72,9 @@ def test_the_card_that_fits_is_named(study):
     assert found.endswith("of 80 GiB, and NVIDIA GeForce RTX 4090 has 24.0 GiB: --config card=24gb")
 
 
-def test_the_arithmetic_is_done_before_anything_is_loaded(study):
-    crowded = study(cards={"24gb": {"settings": {"policy": {"trl": {"moments": "device"}}}}})
-    trained = Run({"features": 1, "companions": 1}, 1, False)
-    assert on_workstation(crowded, trained, GOOD) == [], "what is trained already counts no more"
-    found = on_workstation(crowded, RUN, GOOD)
-    assert found[0].startswith("NVIDIA GeForce RTX 4090: qwen3-1.7b, update: at least 31.5 GiB, and the GPU has 24.0")
+def test_each_gpu_gets_the_card_that_fits_it(study):
+    found = [fitting_card(study(), memory) for memory in (12, 23.99, 79.65, 179.06)]
+    assert found == [None, "24gb", "80gb", "80gb"]
 
 
 def test_runs_without_gpus_are_left_alone(study):
