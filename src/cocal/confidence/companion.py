@@ -77,7 +77,7 @@ class Companion:
         """
         from cocal.fitting.fit import fit  # needs what only training does, such as pyarrow
 
-        with evaluating(model, tokenizer):
+        with evaluating(model):
             return cls(*fit(model, tokenizer, rollouts, settings=settings, **options))
 
     def reading(self, ignored: Sequence[str] = (), **other: Any) -> Self:
@@ -148,7 +148,7 @@ class Companion:
             ContractError: if the model is another one, or a prompt or response is empty, too long or has an unknown id.
         """
         samples, confidences, courses = _samples_of(prompts, responses), [np.empty(0)], []
-        with evaluating(model, tokenizer):
+        with evaluating(model):
             policy = Policy(model, tokenizer)
             self.about.check_model(BaseModelFacts.of(model.config))
             if self.about.base_model.sample not in (None, sample_digest(model)):

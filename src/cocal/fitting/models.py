@@ -10,7 +10,7 @@ from typing import Literal
 from cocal.fitting.about import BaseModelFacts
 from cocal.models.adapters import adapter_files, check_base, merged
 from cocal.models.hub import folder_of
-from cocal.models.loading import Policy, load_policy, load_tokenizer, read_config, stored_dtype
+from cocal.models.loading import Policy, load_policy, load_tokenizer, read_config
 from cocal.runtime.numerics import active, computes_bfloat16
 from cocal.store import digest, read_provenance
 from cocal.store.folders import check_folder, file_digest
@@ -64,7 +64,7 @@ class Checkpoint:
 
         if torch.cuda.is_available():
             return "bfloat16"
-        quick = active() != "portable" and computes_bfloat16() and stored_dtype(self.folder) == torch.bfloat16
+        quick = active() != "portable" and computes_bfloat16() and read_config(self.folder).dtype == torch.bfloat16
         return "bfloat16" if quick else "float32"
 
     @cached_property

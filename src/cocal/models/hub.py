@@ -28,16 +28,11 @@ def folder_of(name: str, what: str, patterns: Sequence[str] = (*FILES, ADAPTER, 
     """
     if Path(name).is_dir():
         return Path(name)
-    if Path(name).exists():
-        raise ContractError(f"{name}: is a file; give the folder of a {what} in the format of Hugging Face")
-    if not may_be_on_hub(name):
+    if Path(name).exists() or not may_be_on_hub(name):
         raise ContractError(
-            f"{name}: there is no such folder of a {what}, and it is no name on the Hub (owner/name); check it"
+            f"{name}: is neither a folder of a {what} in the format of Hugging Face nor a name on the Hub (owner/name)"
         )
-    try:
-        return download(name, patterns=patterns, **options)
-    except ContractError as error:
-        raise ContractError(f"{name}: there is no such folder of a {what}, and on the Hub: {error}") from None
+    return download(name, patterns=patterns, **options)
 
 
 def download(
@@ -57,15 +52,9 @@ def download(
     where = f"{name} at {revision[:12]}"
     try:
         return Path(snapshot_download(name, revision=revision, allow_patterns=[*patterns], **options))
-    except errors.GatedRepoError:
-        raise ContractError(f"{where}: the hub requires consent: give it there, then run `hf auth login`") from None
-    except (errors.RepositoryNotFoundError, errors.RevisionNotFoundError):
-        raise ContractError(f"{where}: the hub has no such name or revision; check both") from None
-    except errors.HFValidationError:
-        raise ContractError(f"{name}: is no name on the hub, which has the form owner/name; check it") from None
-    except OSError as error:  # the hub's other errors are of this kind
+    except (OSError, errors.HFValidationError) as error:
         raise ContractError(
-            f"{where}: cannot be downloaded ({first_line(error)}). Run this where the hub can be reached, or "
-            f"fetch it there (`hf download {name} --revision {revision}`) into the cache that HF_HOME names, or name a "
-            "folder instead"
+            f"{where}: cannot be downloaded ({first_line(error)}); check name and revision, consent on the hub and "
+            "log in (`hf auth login`), or fetch it where the hub can be reached (`hf download "
+            f"{name} --revision {revision}`) into the cache that HF_HOME names, or name a folder instead"
         ) from None

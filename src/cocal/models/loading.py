@@ -1,16 +1,14 @@
 """Loading of policies, tokenizers and vocabularies from checkpoints, and the number format of their weights."""
 
 import json
-import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from cocal.errors import ContractError, first_line
 from cocal.models.text import BY_FILE, of_its_file, template_fault, turn_end
-from cocal.models.weights import check_files, check_finite, check_read, kind_of, stored
+from cocal.models.weights import check_files, check_finite, check_read, check_whole, kind_of, stored
 from cocal.runtime.machine_errors import of_memory
 from cocal.runtime.numerics import half_precision
 from cocal.store import check_folder, read_document
@@ -51,15 +49,8 @@ def decoder_of(model: "PreTrainedModel") -> tuple["nn.Module", "nn.ModuleList"]:
 
 
 @contextmanager
-def evaluating(model: "nn.Module", tokenizer: "PreTrainedTokenizerBase") -> Iterator[None]:
-    """Have a model in evaluation mode within the context; then each of its parts is in the mode in which it was. A
-    ContractError refuses other things in the place of the model or of its tokenizer, such as their names."""
-    if not (hasattr(model, "modules") and hasattr(tokenizer, "get_vocab")):
-        raise ContractError(
-            f"a loaded model and its tokenizer are needed, rather than {type(model).__name__} and "
-            f"{type(tokenizer).__name__}: AutoModelForCausalLM.from_pretrained(FOLDER), "
-            "AutoTokenizer.from_pretrained(FOLDER)"
-        )
+def evaluating(model: "nn.Module") -> Iterator[None]:
+    """Have a model in evaluation mode within the context; then each of its parts is in the mode in which it was."""
     modes = [(part, part.training) for part in model.modules()]
     model.eval()
     try:
@@ -147,7 +138,6 @@ def load_policy(
     check_folder(path)
     generation_settings(path)  # transformers would take a file that it cannot read for a missing one
     config = read_config(path)
-    _warn_of_code(path, "model", hasattr(config, "auto_map"))
     usual = torch.bfloat16 if (cuda or half_precision()) and not training else torch.float32
     if cuda and sharded:
         usual = config.dtype or usual
@@ -172,6 +162,7 @@ def open_model(
         attention = _attention(path, config, torch.cuda.is_available())
         config._attn_implementation = attention  # config.json may name one, even code on the hub that would be run
         check_files(Path(path), config, adapted)
+        check_whole(Path(path))
         model, info = AutoModelForCausalLM.from_pretrained(
             path,
             config=config,
@@ -225,7 +216,6 @@ def load_tokenizer(path: str | Path, plain: bool = False) -> "PreTrainedTokenize
         older = Path(path) / "chat_template.json"  # older processors write it, and no tokenizer reads it
         if tokenizer.chat_template is None and older.exists():
             tokenizer.chat_template = read_document(older).get("chat_template")
-    _warn_of_code(path, "tokenizer", "auto_map" in tokenizer.init_kwargs)
     if tokenizer.chat_template is not None:
         if reason := template_fault(tokenizer):
             raise ContractError(f"{path}: the tokenizer's chat template is broken ({reason}); {remedy(path)}")
@@ -234,28 +224,13 @@ def load_tokenizer(path: str | Path, plain: bool = False) -> "PreTrainedTokenize
     return tokenizer
 
 
-def _warn_of_code(path: str | Path, what: str, brought: bool) -> None:
-    if brought:
-        logging.warning("%s: the %s brings code of its own (auto_map), which is not run; transformers' is", path, what)
-
-
 def require_complete(path: str | Path) -> None:
     """Check the configuration, the index and the header of each weight file of a checkpoint for another program. A
     ContractError says that the folder lacks files, or that one is truncated or has changed since it was written."""
-    from safetensors import safe_open
-
-    folder = Path(path)
-    check_folder(folder)
+    check_folder(path)
     read_config(path)
     with _complete(path):
-        files = set(folder.glob("*.safetensors"))
-        for index in folder.glob("*.safetensors.index.json"):
-            files |= {folder / name for name in json.loads(index.read_text())["weight_map"].values()}
-        if not files:
-            raise FileNotFoundError("no .safetensors file")
-        for file in sorted(files):
-            with safe_open(file, framework="numpy"):
-                pass
+        check_whole(Path(path))
 
 
 @contextmanager
@@ -270,44 +245,21 @@ def _complete(path: str | Path, part: str = "weights") -> Iterator[None]:
     except ContractError:
         raise
     except Exception as error:  # tokenizers raise plain Exceptions about files that they cannot read
-        from safetensors import safe_open
-        from tokenizers import Tokenizer
-
         if of_memory(error):
             raise  # the machine is too small, the checkpoint may be whole
-        if "trust_remote_code" in str(error):
-            raise ContractError(
-                f"{path}: the model brings code of its own (auto_map in config.json or tokenizer_config.json), which "
-                "is never run, and the installed transformers has none for it; give a model of an architecture that "
-                "transformers has, or install a version that has this one"
-            ) from None
+        said, advice = f"not a complete checkpoint, or none that can be read here ({first_line(error)})", remedy(path)
         if kind := kind_of(Path(path)):
             raise ContractError(f"{path}: {kind}") from None
-        if part == "tokenizer" and (Path(path) / "config.json").exists():
-            said = first_line(error).partition(". ")[0]
+        if "trust_remote_code" in str(error):
+            said = "the model brings code of its own (auto_map), which is never run"
+            advice = "give a model of an architecture that the installed transformers has"
+        elif part == "tokenizer" and (Path(path) / "config.json").exists():
+            said = f"its tokenizer cannot be read ({first_line(error).partition('. ')[0]})"
             advice = (
-                "put tokenizer.json and tokenizer_config.json into the folder, as the training's first model has them"
+                "put tokenizer.json and tokenizer_config.json into the folder, as the training's first model has them, "
+                f"or {BY_FILE}"
             )
-            advice = BY_FILE if _reads(Tokenizer.from_file, Path(path) / "tokenizer.json") else advice
-            raise ContractError(f"{path}: its tokenizer cannot be read ({said}); {advice}") from None
-        if isinstance(error, ImportError):
-            raise ContractError(
-                f"{path}: the weights are quantised, and cannot be read here ({first_line(error)}); give the "
-                "checkpoint from before they were, or install what is missing"
-            ) from None
-        files = sorted(Path(path).glob("*.safetensors"))
-        damaged = [f"{file.name}: " for file in files if not _reads(partial(safe_open, framework="numpy"), file)]
-        said = f"{''.join(damaged[:1])}{first_line(error)}"
-        raise ContractError(f"{path}: not a complete checkpoint ({said}); {remedy(path)}") from None
-
-
-def _reads(read: Callable[[str], Any], file: Path) -> bool:
-    """Whether a file can be read so."""
-    try:
-        read(str(file))
-    except Exception:  # tokenizers raise plain ones
-        return False
-    return True
+        raise ContractError(f"{path}: {said}; {advice}") from None
 
 
 def _check_version(folder: Path) -> None:
@@ -380,10 +332,3 @@ def end_tokens(
                 "tokenizer_config.json into the folder, as the model has them that the training began with"
             )
     return frozenset({*ends, turn_end(tokenizer, ends)} - {None})
-
-
-def stored_dtype(path: Path) -> "torch.dtype":
-    """Number format of a checkpoint's weights according to its settings; float32 if they do not state it."""
-    import torch
-
-    return read_config(path).dtype or torch.float32

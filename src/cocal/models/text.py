@@ -1,12 +1,8 @@
 """Texts and token ids: chats and their templates, conversion, and batches of texts of similar lengths."""
 
-import os
 import re
-import resource
-import signal
 import unicodedata
 from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,18 +16,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 Tokens = Sequence[int] | np.ndarray
-SECONDS = 10
-"""Time in which a template must have put all chats of the trial into its words; usual ones take milliseconds."""
-MEMORY = 2**30
-"""Bytes that it may take for them beyond what the process has, on Linux."""
-LONGER = 100_000
-"""Characters by which a text may be longer than the messages in it; system prompts of templates have some thousands."""
-_QUESTION = "2 + 2 = ?"
-_LONG = f"{_QUESTION} " * 2000
-_ASKED = (("user", _QUESTION),), (("user", _LONG),)
-"""Chats that every template must take."""
-_TALKED = (("system", _LONG), ("user", _QUESTION)), ((("user", _LONG), ("assistant", _LONG)) * 8 + (("user", _LONG),))
-"""Chats that a template may refuse."""
 _OPEN = None, "PreTrainedTokenizerFast", "TokenizersBackend"
 """Tokenizer classes (or None) that only load `tokenizer.json`; for some models transformers chooses another anyway."""
 BY_FILE = 'let the file decide by "tokenizer_class": "PreTrainedTokenizerFast" in tokenizer_config.json'
@@ -65,13 +49,11 @@ def render(
     thinking: bool = False,
     template: str | None = None,
     tools: list[Any] | None = None,
-    day: datetime | None = None,
     fields: Mapping[str, Any] | None = None,
 ) -> str:
     """The text of a chat up to the beginning of the response, if `thinking` in that mode, where the template knows it.
-    It tells the policy of `tools`, writes a `day` (`strftime_now`) in place of today, and reads the `fields`, too."""
-    more: dict[str, Any] = {} if day is None else {"strftime_now": day.strftime}
-    more = {"enable_thinking": thinking, **more, **(fields or {})}
+    It tells the policy of `tools`, and reads the `fields`, too."""
+    more = {"enable_thinking": thinking, **(fields or {})}
     return tokenizer.apply_chat_template(
         [dict(message) for message in messages],
         tools=tools,
@@ -146,14 +128,10 @@ def of_its_file(tokenizer: "PreTrainedTokenizerBase", folder: Path) -> "PreTrain
     settings = folder / "tokenizer_config.json"
     if other and (read_document(settings) if settings.exists() else {}).get("tokenizer_class") in _OPEN:
         return _without_dropout(PreTrainedTokenizerFast.from_pretrained(folder))
-    if other:
+    if other or wrong is not None:
         raise ContractError(
-            f"{folder}: transformers makes another tokenizer ({type(tokenizer).__name__}) than tokenizer.json holds"
-            f"{f', and reads {_PROBE!r} as {wrong!r}' if wrong else ''}; {BY_FILE}"
-        )
-    if wrong is not None:
-        raise ContractError(
-            f"{folder}: the tokenizer reads {_PROBE!r} as {wrong!r}; give the one that the policy was trained with"
+            f"{folder}: transformers makes another tokenizer ({type(tokenizer).__name__}) than tokenizer.json holds "
+            f"or the policy was trained with: it reads {_PROBE!r} as {wrong or _PROBE!r}; {BY_FILE}, or give that one"
         )
     return tokenizer
 
@@ -202,53 +180,9 @@ def read_template(path: Path) -> str:
 
 
 def template_fault(tokenizer: "PreTrainedTokenizerBase", template: str | None = None) -> str | None:
-    """Find what is wrong with a chat template, in words; None if it did well.
-
-    It is tried with short, long and many messages, in both thinking modes, in a fork of this process that has `SECONDS`
-    and, on Linux, `MEMORY`. A template that misbehaves with other messages alone is not found out.
-    """
-    reading, writing = os.pipe()
-    child = os.fork()
-    if not child:
-        ended = 1
-        try:
-            _limit()
-            os.write(writing, (_tried(tokenizer, template) or "").encode(errors="replace")[:2000])
-            ended = 0
-        finally:
-            os._exit(ended)
-    os.close(writing)
-    with os.fdopen(reading, "rb") as stream:
-        said = stream.read().decode(errors="replace")
-    ended = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    if ended == -signal.SIGALRM:
-        return f"it does not end within {SECONDS} seconds"
-    return f"it ends its process with status {ended}" if ended else said or None
-
-
-def _limit() -> None:
-    signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    signal.alarm(SECONDS)
-    used = Path("/proc/self/statm")
-    if used.exists():
-        most = int(used.read_text().split()[0]) * resource.getpagesize() + MEMORY
-        hard = resource.getrlimit(resource.RLIMIT_AS)[1]
-        resource.setrlimit(resource.RLIMIT_AS, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
-
-
-def _tried(tokenizer: "PreTrainedTokenizerBase", template: str | None) -> str | None:
-    for thinking in (False, True):
-        for chat in (*_ASKED, *_TALKED):
-            messages = [{"role": role, "content": content} for role, content in chat]
-            given = sum(len(content) for _, content in chat)
-            try:
-                made = len(render(tokenizer, messages, thinking, template))
-            except MemoryError:
-                return f"it needs more than {MEMORY >> 20:,} MiB of memory"
-            except Exception as error:  # programs fail in ways of their own
-                if chat in _ASKED and not thinking:
-                    return first_line(error)
-                continue
-            if made > given + LONGER:
-                return f"it makes {made:,} characters of messages of {given:,}"
+    """What is wrong with a chat template that cannot write the message of a user, in words; None if it can."""
+    try:
+        render(tokenizer, [{"role": "user", "content": _PROBE}], template=template)
+    except Exception as error:  # templates are programs, which fail in ways of their own
+        return first_line(error)
     return None

@@ -3,14 +3,14 @@
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from importlib.resources import files as package_files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from cocal.errors import ContractError
+from cocal.errors import ContractError, first_line
 
 if TYPE_CHECKING:
     import torch
@@ -28,8 +28,6 @@ _SPARE = re.compile(
 )
 """Names that a file may have beside the decoder's: constants of older versions, heads of values, layers that guess
 several tokens ahead, and what reads images and sounds."""
-_JUDGE = "that of a critic or reward model; give the policy's checkpoint, not the critic's or reward model's"
-_WRAPPED = "save the model without what wraps it (merge_and_unload of PEFT, model._orig_mod of torch.compile, "
 
 
 def kind_of(folder: Path) -> str | None:
@@ -51,14 +49,12 @@ def kind_of(folder: Path) -> str | None:
 
 def check_files(folder: Path, config: "PretrainedConfig", adapted: bool = False) -> None:
     """Refuse weights that transformers would load as something that they are not, by a ContractError: a critic's or
-    reward model's, beside an adapter (or above one, unless one was given: `adapted`) or other weights, or quantised in
-    a way that is not stated."""
-    from transformers.quantizers.auto import AUTO_QUANTIZATION_CONFIG_MAPPING
-
-    if (folder / ADAPTER).exists():
+    reward model's, or the wrong ones of a folder that holds others or an adapter as well (below the model unless one
+    was given: `adapted`)."""
+    if re.search("Classification|Reward|Critic|ValueModel", str(config.architectures)):
         raise ContractError(
-            f"{folder}: an adapter ({ADAPTER}) lies beside the model; move it to a folder of its own, which cocal fit "
-            "and cocal score take as --adapter, or delete it if it was merged into this model"
+            f"{folder}: architectures in config.json is {config.architectures}, that of a critic or reward model; give "
+            "the policy's checkpoint"
         )
     if not adapted and (folder / BELOW).exists():
         raise ContractError(
@@ -66,48 +62,41 @@ def check_files(folder: Path, config: "PretrainedConfig", adapted: bool = False)
             f"give it to cocal fit and cocal score (--adapter {(folder / BELOW).parent}), or move it away if the "
             "model is enough"
         )
-    if re.search("Classification|Reward|Critic|ValueModel", str(config.architectures)):
-        raise ContractError(f"{folder}: architectures in config.json is {config.architectures}, {_JUDGE}")
-    # an index names the shards that are read, and those of an older save may lie beside them
-    shards = () if (folder / INDEX).exists() else folder.glob("model-*-of-*.safetensors")
-    unread = [*folder.glob("adapter_model.safetensors"), *shards]
-    if unread and kind_of(folder) is None:
+    others = {SINGLE, ADAPTER, "adapter_model.safetensors"}
+    if not (folder / INDEX).exists():  # it names the shards that are read, and those of an older save may lie there
+        others |= {file.name for file in folder.glob("model-*-of-*.safetensors")}
+    left = sorted(name for name in others - {*files_of(folder)} if (folder / name).exists())
+    if left and kind_of(folder) is None:
         raise ContractError(
-            f"{folder}: {unread[0].name} would not be read beside {SINGLE}, since no {ADAPTER} or {INDEX} names it; "
-            "delete it, or give what it belongs to in a folder of its own"
-        )
-    names = _files(folder)
-    if (folder / SINGLE).exists() and SINGLE not in names:
-        raise ContractError(
-            f"{folder}: holds {SINGLE} and {INDEX}, which names other files; delete the older of the two models"
-        )
-    stated = getattr(config, "quantization_config", None)
-    method = stated.get("quant_method") if isinstance(stated, Mapping) else getattr(stated, "quant_method", None)
-    known = {name.removesuffix("_4bit").removesuffix("_8bit") for name in AUTO_QUANTIZATION_CONFIG_MAPPING}
-    if stated is not None and method not in known:
-        raise ContractError(
-            f"{folder}: the weights are quantised by {method!r} (quant_method of quantization_config in config.json), "
-            "which transformers does not know; give the checkpoint from before it was quantised"
-        )
-    if stated is None and (words := next(_quantised(folder, names), None)):
-        raise ContractError(
-            f"{folder}: {words}, but config.json has no quantization_config, without which their scales are unknown; "
-            "give the checkpoint from before it was quantised, or its config.json"
+            f"{folder}: {left[0]} lies beside the model, and is not read with it; delete what is older or was merged, "
+            "or move it to a folder of its own (an adapter's is given by --adapter)"
         )
 
 
-def _files(folder: Path) -> list[str]:
+def files_of(folder: Path) -> list[str]:
     """Names of the files of weights that are read."""
     if not (folder / INDEX).exists():
         return [SINGLE]
     return sorted({*json.loads((folder / INDEX).read_text(encoding="utf-8"))["weight_map"].values()})
 
 
+def check_whole(folder: Path) -> None:
+    """Refuse by an OSError with its name a file of weights that is not there, or has been cut."""
+    from safetensors import safe_open
+
+    for name in files_of(folder):
+        try:
+            with safe_open(folder / name, framework="numpy"):
+                pass
+        except Exception as error:  # safetensors raises errors of its own
+            raise OSError(f"{name}: {first_line(error)}") from error
+
+
 def stored(folder: Path) -> Iterator[tuple[str, "torch.Tensor"]]:
     """The weights of a checkpoint by their names, one at a time."""
     from safetensors import safe_open
 
-    for name in _files(folder):
+    for name in files_of(folder):
         with safe_open(folder / name, framework="pt") as file:
             yield from ((key, file.get_tensor(key)) for key in file.keys())  # noqa: SIM118 (it is no mapping)
 
@@ -124,21 +113,9 @@ def check_finite(folder: str | Path, weights: Iterable[tuple[str, "torch.Tensor"
             )
 
 
-def _quantised(folder: Path, names: Iterable[str]) -> Iterator[str]:
-    """The weights of a few bits, in words."""
-    from safetensors import safe_open
-
-    for name in names:
-        with safe_open(folder / name, framework="np") as file:
-            for key in file.keys():  # noqa: SIM118 (it is no mapping)
-                kind = file.get_slice(key).get_dtype()
-                if kind.startswith(("F8", "F4", "F6")) or (key.endswith("weight") and kind.startswith(("I", "U"))):
-                    yield f"the values of {key} are {kind}"
-
-
 def check_read(folder: str | Path, config: "PretrainedConfig", info: Mapping[str, Any]) -> None:
     """Refuse a model of which some weights were not in the files, and would be drawn at random, or the reverse. Raises
-    a ContractError if the names or shapes differ; the message has one of each kind, and the remedy.
+    a ContractError if the names or shapes differ, which has one of each kind.
 
     Args:
         config: Settings of the decoder of text.
@@ -157,26 +134,11 @@ def check_read(folder: str | Path, config: "PretrainedConfig", info: Mapping[str
         else:
             said.append(f"{mismatch[0]} has shape {tuple(mismatch[1])}, but config.json states {tuple(mismatch[2])}")
     if said:
-        raise ContractError(f"{folder}: {' and '.join(said)}; {_remedy(lost, unused, config)}")
-
-
-def _remedy(lost: Sequence[str], unused: Sequence[str], config: "PretrainedConfig") -> str:
-    if any(key.startswith("score.") for key in unused):
-        return f"the score is {_JUDGE}"
-    if any(".base_layer." in key or "lora_" in key for key in unused):
-        return "these are the weights of an adapter that was not merged: merge it (merge_and_unload of PEFT) and save"
-    ends = [f".{name}" for name in (*lost[:1], *lost[-1:])]
-    prefixes = {key.removesuffix(end[1:]) for key in unused for end in ends if key.endswith(end)}
-    if prefixes:
-        return f"the names begin with {min(prefixes)}: {_WRAPPED}accelerator.unwrap_model)"
-    if any(re.search(r"(scale|scales|scale_inv|qweight|qzeros|absmax|SCB)$", key) for key in unused):
-        return "the weights are quantised, and config.json does not say how: give them from before that"
-    if [*lost] == ["lm_head.weight"] and not unused:
-        return 'if the output layer shares the embedding, put "tie_word_embeddings": true into config.json'
-    blocks = {int(number) for key in (*lost, *unused) for number in re.findall(r"\.(\d+)\.", key)[:1]}
-    stated = f"config.json states {config.num_hidden_layers} blocks (num_hidden_layers)"
-    which = f", and these are of block {', '.join(map(str, sorted(blocks)[:9]))}" if blocks else ""
-    return f"{stated}{which}: give all files of the model, as save_pretrained writes them, and its own config.json"
+        raise ContractError(
+            f"{folder}: {' and '.join(said)}; give the policy alone, as save_pretrained writes it, with its own "
+            f"config.json, which states {config.num_hidden_layers} blocks: no critic, nothing that wraps it, adapters "
+            'merged (merge_and_unload of PEFT), not quantised; "tie_word_embeddings": true if only lm_head.weight lacks'
+        )
 
 
 def sample_digest(model: "torch.nn.Module") -> str:

@@ -22,7 +22,7 @@ from cocal.answers.equivalence import Verifier
 from cocal.answers.extraction import extract_answer
 from cocal.errors import ConfigError
 from cocal.features.forward import resolve_layers
-from cocal.models.loading import load_policy, stored_dtype
+from cocal.models.loading import load_policy, read_config
 from cocal.runtime.numerics import half_precision
 from cocal.settings.base import Algorithm
 from cocal.store.run_folder import RunFolder
@@ -82,7 +82,7 @@ def train_policy(
             policy=settings,
             algorithm=algorithm,
             stages={step: run_folder / f"step-{step}" for step in settings.stages},
-            dtype=stored_dtype(base),
+            dtype=read_config(base).dtype or torch.float32,
             attributes={step: outputs.of(folder, step=str(step)) for step, folder in outputs.stages.items()},
             model=policy.model,
             processing_class=policy.tokenizer,

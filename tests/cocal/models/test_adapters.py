@@ -13,7 +13,7 @@ from cocal.fitting.models import Checkpoint
 from cocal.models.adapters import check_base, merged
 from cocal.models.loading import load_policy
 from hand_rows import lines
-from micro import change_json, own_copy, scale_weights
+from micro import change_json, own_copy
 from own_rollouts import read_lines, run
 
 peft = pytest.importorskip("peft", reason="PEFT comes with the extra dev")
@@ -76,16 +76,6 @@ def test_an_adapter_that_does_not_fit_is_refused_and_not_left_out(own, trained, 
         merged(load_policy(own.checkpoint).model, prompts)
 
 
-FACTORS = peft.IA3Config(target_modules=["k_proj", "down_proj"], feedforward_modules=["down_proj"])
-
-
-@pytest.mark.parametrize("kind", [*KINDS, "factors"])
-def test_an_adapter_that_changes_nothing_is_refused(own, trained, kind):
-    folder, _ = trained(LoraConfig(**KINDS[kind]) if kind in KINDS else FACTORS, changed=0)
-    with pytest.raises(ContractError, match=r"adapter_model.safetensors: merging the adapter changes no weight of the"):
-        merged(load_policy(own.checkpoint).model, folder)
-
-
 def test_the_folder_of_verl_s_merger_is_read_with_its_adapter_alone(own, trained, fit, tmp_path, capsys):
     """The base model's weights, and below them an adapter whose lora_alpha the merger does not know."""
     trained(LoraConfig(**KINDS["LoRA"]), "base/lora_adapter")
@@ -107,27 +97,16 @@ def test_the_folder_of_verl_s_merger_is_read_with_its_adapter_alone(own, trained
     assert all(torch.equal(*pair) for pair in zip(found.parameters(), expected.parameters(), strict=True))
 
 
-def test_the_base_of_an_adapter_is_checked(own, trained, tmp_path, caplog):
+def test_an_adapter_of_another_model_is_warned_of(own, trained, tmp_path, caplog):
     folder, _ = trained(LoraConfig(**KINDS["LoRA"]))
-    other = own_copy(own.checkpoint, tmp_path / "other")
-
-    def named(base):
-        change_json(folder / "adapter_config.json", base_model_name_or_path=str(base))
-
-    for base, name in ((tmp_path / "other", other), ("Org/Micro", "org/Micro"), ("Org/other", other), ("", other)):
-        named(base)
-        check_base(folder, str(name), other)
-    named(own.checkpoint)  # another path, the same weights
-    check_base(folder, str(other), other)
+    for base, name in (("Org/Micro", "org/Micro"), ("Org/other", tmp_path / "other"), ("", "org/Micro")):
+        change_json(folder / "adapter_config.json", base_model_name_or_path=base)
+        check_base(folder, str(name), own.checkpoint)
+    change_json(folder / "adapter_config.json", base_model_name_or_path="Org/Micro")
+    check_base(folder, "0123", tmp_path / "models--Org--Micro/snapshots/0123")
     assert caplog.text == ""
-    named("/gone/micro")
-    check_base(folder, str(other), other)
-    assert "was trained on /gone/micro, and whether" in caplog.text
-    scale_weights(other, 1.5)
-    for base, name in ((own.checkpoint, other), ("Org/Micro", "Org/Macro")):
-        named(base)
-        with pytest.raises(ContractError, match=f"the adapter was trained on {base}, not on {name}"):
-            check_base(folder, str(name), other)
+    check_base(folder, "Org/Macro", own.checkpoint)
+    assert "the adapter was trained on Org/Micro; if Org/Macro is another model, the confidences mean" in caplog.text
 
 
 def test_an_adapter_that_is_no_number_or_not_there_is_named(own, trained):
@@ -184,4 +163,4 @@ def test_an_adapter_beside_its_model_is_refused(own, trained, fit, tmp_path, cap
     folder, _ = trained(LoraConfig(**KINDS["LoRA"]))
     beside = shutil.copytree(folder, tmp_path / "base", dirs_exist_ok=True)
     assert fit(own.verl, "--model", beside) == 2
-    assert f"{beside}: an adapter (adapter_config.json) lies beside the model" in capsys.readouterr().err
+    assert f"{beside}: adapter_config.json lies beside the model" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""Models, tokenizers and templates from elsewhere: any architecture is read, no code is run, no template runs on."""
+"""Models, tokenizers and templates from elsewhere: any architecture is read, and no code is run."""
 
 import ast
 import io
@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shutil
-import time
 
 import numpy as np
 import pytest
@@ -20,7 +19,6 @@ from cocal.errors import ContractError
 from cocal.features.extract import pooled_states
 from cocal.features.store import Layout
 from cocal.fitting.models import Checkpoint
-from cocal.models import text as templates
 from cocal.models.hub import download
 from cocal.models.loading import decoder_of, load_policy, load_tokenizer
 from cocal.models.text import template_fault
@@ -140,20 +138,18 @@ def test_code_of_a_model_is_not_run_whatever_is_answered(own, fit, tmp_path, cap
     monkeypatch.setattr("sys.stdin", io.StringIO("y\n" * 9))
     assert fit(own.verl, "--model", folder) == 2
     said = capsys.readouterr().err
-    assert "the model brings code of its own (auto_map in config.json or tokenizer_config.json), which is never" in said
+    assert "the model brings code of its own (auto_map), which is never run; give a model of an architecture" in said
     assert not (tmp_path / "ran").exists()
     assert not (tmp_path / "companion").exists()
 
 
-def test_a_model_that_transformers_knows_is_read_without_its_code(own, tmp_path, caplog, monkeypatch):
+def test_a_model_that_transformers_knows_is_read_without_its_code(own, tmp_path, monkeypatch):
     changes = {"config": "AutoModelForCausalLM", "tokenizer_config": "AutoTokenizer"}
     changes = {file: {"auto_map": {what: "own.Own"}} for file, what in changes.items()}
     changes["config"]["_attn_implementation"] = "somebody/kernel"  # transformers would load it from the hub
     folder = _with_code(own, tmp_path / "model", **changes)
     monkeypatch.setattr("sys.stdin", io.StringIO("y\n" * 9))
     found = load_policy(folder)
-    for what in ("model", "tokenizer"):
-        assert f"the {what} brings code of its own (auto_map), which is not run" in caplog.text
     assert not (tmp_path / "ran").exists()
     pairs = zip(found.model.parameters(), own.policy.model.parameters(), strict=True)
     assert all(torch.equal(*pair) for pair in pairs)
@@ -181,35 +177,7 @@ def test_every_call_that_could_run_a_model_s_code_forbids_it(repository):
     assert asked == 8
 
 
-GROWING = "{% set n = namespace(x='ab') %}{% for _ in range(60) %}{% set n.x = n.x + n.x %}{% endfor %}{{ n.x }}"
-LETTERS = "{% for _ in messages[-1].content %}" * 4 + "{% endfor %}" * 4
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("template", "fault"),
-    [
-        ("{% for _ in range(99999) %}" * 3 + "{% endfor %}" * 3, "it does not end within 2 seconds"),
-        (LETTERS, "it does not end within 2 seconds"),
-        ("{% if messages | length > 9 %}" + LETTERS + "{% endif %}", "it does not end within 2 seconds"),
-        ("{% if enable_thinking %}{{ 9 ** (9 ** 9) }}{% endif %}", "it does not end within 2 seconds"),
-        (GROWING, "it needs more than 1,024 MiB of memory"),
-        ("{{ 'long' * 100000 }}", "it makes 400,000 characters of messages of 9"),
-        ("{% macro again() %}{{ again() }}{% endmacro %}{{ again() }}", "maximum recursion depth exceeded"),
-    ],
-)
-def test_a_template_that_runs_on_or_swells_is_named(micro_checkpoint, tmp_path, monkeypatch, template, fault):
-    if "seconds" in fault:
-        monkeypatch.setattr(templates, "SECONDS", 2)
-    folder = own_copy(micro_checkpoint, tmp_path / "model")
-    (folder / "chat_template.jinja").write_text(template)
-    began = time.monotonic()
-    with pytest.raises(ContractError, match=re.escape(f"the tokenizer's chat template is broken ({fault}")):
-        load_tokenizer(folder)
-    assert time.monotonic() - began < 30
-
-
-def test_a_template_may_refuse_roles_and_take_long_messages(micro_policy):
+def test_a_template_may_refuse_roles(micro_policy):
     refusal = "{% if m.role != 'user' %}{{ raise_exception('no') }}{% endif %}"
     refusing = f"{{% for m in messages %}}{refusal}{{{{ m.content }}}}{{% endfor %}}"
     assert template_fault(micro_policy.tokenizer, refusing) is None

@@ -41,7 +41,7 @@ def test_a_tokenizer_of_another_class_than_its_file_is_refused(model, name):
     settings(model, tokenizer_class=name)
     said = refusal(load_policy, model)
     assert said.startswith(f"{model}: transformers makes another tokenizer (LlamaTokenizer) than tokenizer.json holds")
-    assert "reads 'What is 12 + 7? It is 19.' as 'Whatis12+7?" in said
+    assert "it reads 'What is 12 + 7? It is 19.' as 'Whatis12+7?" in said
     settings(model, tokenizer_class="PreTrainedTokenizerFast")
     assert load_tokenizer(model).decode([30]) == load_tokenizer(model).decode([30])
 
@@ -54,7 +54,7 @@ def test_the_file_decides_where_the_settings_leave_the_class_open(model):
     assert load_tokenizer(model)("2018, 1999").input_ids == ids
     settings(model, tokenizer_class="Qwen2Tokenizer")
     said = refusal(load_tokenizer, model)
-    assert "another tokenizer (Qwen2Tokenizer) than tokenizer.json holds; let the file decide" in said
+    assert "another tokenizer (Qwen2Tokenizer) than tokenizer.json holds or the policy" in said
 
 
 def test_a_class_that_cannot_be_built_and_a_damaged_shard_are_named(model):
@@ -63,7 +63,7 @@ def test_a_class_that_cannot_be_built_and_a_damaged_shard_are_named(model):
     settings(model, tokenizer_class="PreTrainedTokenizerFast")
     weights = model / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-100])
-    assert "not a complete checkpoint (model.safetensors: Error while" in refusal(load_policy, model)
+    assert "can be read here (model.safetensors: Error while" in refusal(load_policy, model)
 
 
 def test_a_tokenizer_without_its_dropout_gives_the_same_ids_again(model):
@@ -76,7 +76,7 @@ def test_a_tokenizer_whose_texts_do_not_come_back_is_refused(model):
     change(model, lambda one: setattr(one, "decoder", decoders.Fuse()))
     settings(model, tokenizer_class="PreTrainedTokenizerFast")
     said = refusal(load_tokenizer, model)
-    assert "the tokenizer reads 'What is 12 + 7? It is 19.' as 'What\u0120is\u012012" in said
+    assert "it reads 'What is 12 + 7? It is 19.' as 'What\u0120is\u012012" in said
 
 
 @pytest.mark.parametrize("file", ["tokenizer.json", "tokenizer_config.json"])

@@ -54,10 +54,6 @@ def _unmerged(weights):
     return found | {"model.layers.0.self_attn.q_proj.lora_A.default.weight": torch.ones(4, 24)}
 
 
-def _eight_bits(weights):
-    return {key: one.to(torch.float8_e4m3fn) if "proj" in key else one for key, one in weights.items()}
-
-
 def _blocks(count):
     return {"num_hidden_layers": count, "layer_types": ["full_attention"] * count}
 
@@ -74,21 +70,27 @@ Q = "model.layers.0.self_attn.q_proj"
 TIED = {"tie_word_embeddings": True}
 SCORED = {"change": lambda one: one | {"score.weight": torch.ones(1, 24)}, **TIED}
 MOE = {"change": _without("layers.1.mlp.experts.2."), "name": "Qwen3Moe", **EXPERTS}
-CRITIC, BARE = "that of a critic or reward model; give", "are F8_E4M3, but config.json has no quantization_config"
+CRITIC, REMEDY = "that of a critic or reward model; give", "give the policy alone, as save_pretrained writes it"
 IN_V5 = {
     "another shape": "model.norm.weight has shape (12,), but config.json states (24,)",
     "an expert": "layers.1.mlp.experts.down_proj has shape (3, 24, 16), but config.json states (4, 24, 16)",
-    "bitsandbytes": "cannot be read here (Using `bitsandbytes` 4-bit quantization requires",
+    "bitsandbytes": "can be read here (Using `bitsandbytes` 4-bit quantization requires",
 }
 """What is said of some faults from version 5 on."""
 FAULTS = {
-    "PEFT": ({"change": _prefixed("base_model.model.")}, "the names begin with base_model.model.: save the model"),
-    "wrapped and tied": ({"change": _prefixed("actor."), **TIED}, "the names begin with actor.:"),
+    "PEFT": (
+        {"change": _prefixed("base_model.model.")},
+        f"such as base_model.model.lm_head.weight; {REMEDY}",
+    ),
+    "wrapped and tied": (
+        {"change": _prefixed("actor."), **TIED},
+        "of no use to it, such as actor.model.",
+    ),
     "unmerged": ({"change": _unmerged}, f"{Q}.weight and 4 are of no use to it, such as {Q}.base_layer.weight; "),
     "a lost block": ({"change": _without("layers.1.")}, "in no file, such as model.layers.1.input_layernorm.weight; "),
     "a lost embedding": ({"change": _without("embed"), **TIED}, "2 weights of the model are in no file"),
-    "a lost output layer": ({"change": _without("lm_head")}, 'put "tie_word_embeddings": true into config.json'),
-    "more blocks": ({"settings": _blocks(5)}, "states 5 blocks (num_hidden_layers), and these are of block 3, 4"),
+    "a lost output layer": ({"change": _without("lm_head")}, '"tie_word_embeddings": true if only lm_head'),
+    "more blocks": ({"settings": _blocks(5)}, "its own config.json, which states 5 blocks: no critic"),
     "fewer blocks": ({"settings": _blocks(2)}, "11 are of no use to it, such as model.layers.2.input_layernorm.weight"),
     "biases": ({"change": lambda one: one | {f"{Q}.bias": torch.ones(20)}}, f"1 are of no use to it, such as {Q}.bias"),
     "another shape": (
@@ -100,16 +102,11 @@ FAULTS = {
         f"architectures in config.json is ['Qwen3ForSequenceClassification'], {CRITIC}",
     ),
     "somebody's reward model": (_called("Qwen3RewardModel") | TIED, f"['Qwen3RewardModel'], {CRITIC}"),
-    "a critic by a policy's name": (SCORED, f"such as score.weight; the score is {CRITIC}"),
+    "a critic by a policy's name": (SCORED, f"such as score.weight; {REMEDY}"),
     "an expert": (MOE, "3 weights of the model are in no file, such as model.layers.1.mlp.experts.2.down_proj.weight"),
-    "8 bits": ({"change": _eight_bits}, f"proj.weight {BARE}"),
-    "an unknown method": (
-        {"change": _eight_bits, **_quantised(quant_method="own8")},
-        "the weights are quantised by 'own8' (quant_method of quantization_config in config.json), which transformers",
-    ),
     "bitsandbytes": (
         _quantised(quant_method="bitsandbytes", load_in_4bit=True),
-        "the weights are quantised, and cannot be read here (",
+        "or none that can be read here (",
     ),
 }
 """Faults of a checkpoint, and what is said of them."""
@@ -190,9 +187,9 @@ def test_two_sets_of_weights_are_refused(model, tmp_path):
     assert len(list(folder.glob("model-*.safetensors"))) > 1
     load_policy(folder)
     shutil.copy(tmp_path / "old", folder / "model.safetensors")
-    with pytest.raises(ContractError, match=r"model.safetensors and model.safetensors.index.json, which names other"):
+    with pytest.raises(ContractError, match=r"model.safetensors lies beside the model, and is not read with it"):
         load_policy(folder)
-    with pytest.raises(ContractError, match="delete the older of the two models"):
+    with pytest.raises(ContractError, match="delete what is older or was merged"):
         import_checkpoint(folder, tmp_path / "taken", depth=3, width=24, attributes={})
     for file in folder.glob("model-*"):
         file.unlink()
@@ -208,7 +205,7 @@ def test_weights_that_nothing_names_are_refused(model, name):
         save_file({"weight": torch.ones(2)}, folder / f"{other}.safetensors")
     load_policy(folder)
     save_file({"weight": torch.ones(2)}, folder / name)
-    with pytest.raises(ContractError, match=f"{name} would not be read beside model.safetensors, since no adapter"):
+    with pytest.raises(ContractError, match=f"{name} lies beside the model, and is not read with it"):
         load_policy(folder)
     (folder / "model.safetensors").rename(folder / "model-00001-of-00001.safetensors")
     with pytest.raises(ContractError, match="holds weights in several files without their index"):
@@ -256,4 +253,4 @@ def test_a_folder_without_a_model_is_told_what_it_is(own, fit, tmp_path, capsys,
 def test_a_file_in_place_of_a_folder_is_told_so(own, fit, tmp_path, capsys):
     (tmp_path / "model.gguf").write_bytes(b"GGUF")
     assert fit(own.verl, "--model", tmp_path / "model.gguf") == 2
-    assert f"{tmp_path / 'model.gguf'}: is a file; give the folder of a model" in capsys.readouterr().err
+    assert f"{tmp_path / 'model.gguf'}: is neither a folder of a model in the format of" in capsys.readouterr().err

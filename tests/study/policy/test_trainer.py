@@ -12,7 +12,7 @@ import plain_grpo as plain
 from cocal.answers.equivalence import Verifier
 from cocal.answers.judge import Verdicts
 from cocal.answers.settings import VerifierSettings
-from cocal.models.loading import load_policy, stored_dtype
+from cocal.models.loading import load_policy, read_config
 from cocal.runtime.numerics import PORTABLE, computes_bfloat16, environment
 from cocal.store import read_document
 from cocal_study.config.policy import PolicySettings
@@ -137,7 +137,7 @@ def test_stages_keep_the_number_format_of_the_base(tmp_path, micro_checkpoint, m
     assert ("lm_head.weight" in before) == (not tied)
     assert before.keys() == after.keys()
     assert {tensor.dtype for tensor in after.values()} == {torch.bfloat16}
-    assert stored_dtype(tmp_path / "step-1") == torch.bfloat16
+    assert read_config(tmp_path / "step-1").dtype == torch.bfloat16
     load_policy(tmp_path / "step-1")
 
 
