@@ -1,4 +1,4 @@
-"""What a format of rollouts is: one module of `cocal.rollouts.formats`, which declares a `FORMAT`."""
+"""What a format of rollouts is, and how responses are read."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -45,17 +45,10 @@ class Reading(Model):
 
 @dataclass(frozen=True)
 class Format:
-    """A format of files."""
+    """A format of files, which `cocal.rollouts.formats` lists."""
 
     name: str
     """What its files are, in words."""
-    version: str
-    files: str
-    about: str
-    """Version of the engine whose code was read or run, names of its files, and what somebody who has such files should
-    know, for the page of formats."""
-    example: tuple[str, Mapping[str, Any]]
-    """Name of a file, and a row in it."""
     recognises: Callable[[Path, Collection[str]], bool]
     """Whether a file is of this format, by its path and the names of fields in its first row, if any."""
     read: Callable[[Path, Reading, Counter], Iterable[Sample]]
@@ -63,7 +56,3 @@ class Format:
     steps: Callable[[Path], Mapping[int, Path]] | None = None
     """Files of a folder by their steps, where names tell them in a way of the format; None where the one rule for all
     names holds (`cocal.rollouts.files.step_named`)."""
-    raw: bool = False
-    """Whether texts of prompts are all that the policy read, and not messages of a user."""
-    last: bool = False
-    """Whether it is tried after all other formats."""

@@ -194,18 +194,6 @@ def test_a_table_has_a_bound_whatever_its_values_are(tmp_path, monkeypatch):
         questions(path)
 
 
-def test_an_archive_that_grows_is_refused(tmp_path):
-    path = dump(tmp_path, SLIME)
-    stored = zipfile.ZipFile(path)
-    content = {one.filename: stored.read(one) for one in stored.infolist()}
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, one in content.items():
-            archive.writestr(name, one)
-        archive.writestr("archive/more", bytes(3 * 2**20))
-    with pytest.raises(ContractError, match=r"0.pt: its content takes 3 MiB, more than the .* KiB of the file"):
-        slime.read(path, "acc")
-
-
 def test_lists_of_a_table_are_lists_of_the_right_kind(tmp_path):
     row = {"prompt_ids": [[5, 6], [7]], "response_ids": [[8], [9, 10]], "length": [1, 2]}
     for name, values, message in (

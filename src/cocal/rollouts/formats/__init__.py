@@ -1,24 +1,21 @@
-"""The formats of rollouts that are read, a module each, which is found here by its `FORMAT`."""
+"""The formats of rollouts that are read."""
 
 from collections.abc import Collection
-from functools import cache
-from importlib import import_module
 from pathlib import Path
-from pkgutil import iter_modules
 
 from cocal.errors import ContractError
+from cocal.rollouts import lines
 from cocal.rollouts.format import Format
+from cocal.rollouts.formats import slime, trl, verl
 from cocal.store.rows import entries, fetched
 
 ENDINGS = (".pt", ".parquet", ".jsonl")
 """Endings of files that are read."""
-
-
-@cache
-def formats() -> tuple[Format, ...]:
-    """All formats in the order in which they are asked."""
-    kinds = [import_module(f"{__name__}.{module.name}").FORMAT for module in iter_modules(__path__)]
-    return tuple(sorted(kinds, key=lambda kind: kind.last))
+FORMATS = (
+    *(slime.FORMAT, trl.RECORDED, trl.FORMAT, verl.FORMAT),
+    Format("JSON lines", lambda path, fields: path.suffix == ".jsonl", lines.read),
+)
+"""All formats in the order in which they are asked."""
 
 
 def format_of(path: Path) -> Format:
@@ -30,15 +27,10 @@ def format_of(path: Path) -> Format:
         from cocal.store.parquet import columns_of  # needs packages that scoring lines does without
 
         fields = columns_of(path).names
-    if kind := next((kind for kind in formats() if kind.recognises(path, fields)), None):
+    if kind := next((kind for kind in FORMATS if kind.recognises(path, fields)), None):
         return kind
     raise ContractError(
         f"{fetched(path)}: no format has this ending and these columns; there are .jsonl, .parquet (TRL's, "
         "and what CoCal wrote), .pt (slime): unpack it, or write a table or a list as JSON lines (pandas: "
         "frame.to_json(path, orient='records', lines=True))"
     )
-
-
-def raw(fields: Collection[str]) -> bool:
-    """Whether prompts are whole texts in JSON lines with these fields."""
-    return next(kind for kind in formats() if kind.recognises(Path("1.jsonl"), fields)).raw

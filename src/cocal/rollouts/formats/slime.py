@@ -1,9 +1,6 @@
 """The dumps of slime, the paper's engine (`--save-debug-rollout-data`): `{rollout_id}.pt` or `rollout_{rollout_id}.pt`,
 a dict of plain data. Nothing here imports slime."""
 
-import re
-import zipfile
-from collections import Counter
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -11,25 +8,22 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Strict
 
 from cocal.errors import ContractError, first_line
-from cocal.rollouts.exclusions import MEDIA, SEVERAL_VERSIONS, other_words, several_versions
+from cocal.rollouts.exclusions import MEDIA, other_words
 from cocal.rollouts.format import Format
 from cocal.rollouts.sample import Sample
 from cocal.rollouts.values import Name, TokenIds
-from cocal.store.rows import in_bytes, listed, numbered, reading, regular
+from cocal.store.rows import listed, numbered, reading, regular
 
 _MEDIA = "multimodal_inputs", "multimodal_train_inputs"
 _NAME = r"(?!.*eval_)\D*(\d+)\.pt"
 
 
-class _Status(BaseModel):
-    status: Literal["completed", "truncated", "pending", "aborted", "failed"]
-
-
-class _Finished(_Status):
+class _Finished(BaseModel):
     """The fields of slime's finished `Sample.to_dict` that our `Sample` does not check itself."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
+    status: Literal["completed", "truncated"]
     group_index: Name
     prompt: Any
     tokens: TokenIds
@@ -57,30 +51,15 @@ def read(path: Path, reward_key: str = "", ignored: Collection[str] = ()) -> lis
             f"{path}: field 'samples' is missing or empty; expected a dump of slime's rollouts; if "
             "other files are the rollouts, name them"
         )
-    named = re.fullmatch(_NAME, path.name)
-    if content.get("rollout_id") not in (None, int(named[1]) if named else -1):
-        raise ContractError(f"{path}: it holds another rollout_id; the name must be the id")
-    rollouts = [_rollout(place, entry) for place, entry in enumerate(samples)]
-    counts = Counter(rollouts)
-    return [
-        _sample(entry, f"{path}: sample {place}", reward_key, ignored, several=counts[rollouts[place]] > 1)
-        for place, entry in enumerate(samples)
-    ]
-
-
-def _rollout(place: int, entry: Any) -> str:
-    """A name that the samples of one rollout share; if slime has set no id, each is a rollout of its own."""
-    named = isinstance(entry, dict) and entry.get("rollout_id") is not None
-    return f"{entry.get('group_index')} {entry['rollout_id']}" if named else str(place)
+    return [_sample(entry, f"{path}: sample {place}", reward_key, ignored) for place, entry in enumerate(samples)]
 
 
 def _content(path: Path) -> Any:
     import torch
 
     try:
-        _check_size(path)
         return torch.load(path, map_location="cpu", weights_only=True)
-    except (ContractError, MemoryError):
+    except MemoryError:
         raise
     except Exception as error:  # damaged bytes make the unpickler raise errors of any kind
         raise ContractError(
@@ -88,27 +67,12 @@ def _content(path: Path) -> Any:
         ) from None
 
 
-def _check_size(path: Path) -> None:
-    """Refuse an archive that grows when unpacked: PyTorch does not compress, and this one may grow endlessly."""
-    if zipfile.is_zipfile(path):
-        with zipfile.ZipFile(path) as archive:
-            unpacked, bound = sum(member.file_size for member in archive.infolist()), path.stat().st_size
-        if unpacked > bound:
-            raise ContractError(
-                f"{path}: its content takes {in_bytes(unpacked)}, more than the {in_bytes(bound)} of the file; "
-                "torch.save does not compress: load it in a safe place and save it again"
-            )
-
-
-def _sample(entry: Any, where: str, reward_key: str, ignored: Collection[str], several: bool) -> Sample:
+def _sample(entry: Any, where: str, reward_key: str, ignored: Collection[str]) -> Sample:
     if isinstance(entry, Mapping):
-        entry = {
-            name: value.tolist() if hasattr(value, "tolist") else value for name, value in entry.items()
-        }  # tensors
-    with reading(where):
-        status = _Status.model_validate(entry).status
-        if status not in ("completed", "truncated"):
+        entry = {name: _plain(value) for name, value in entry.items()}
+        if (status := entry.get("status")) in ("pending", "aborted", "failed"):  # which lacks the rest
             return Sample.read(where, left_out=f"its status is {status!r}")
+    with reading(where):
         finished = _Finished.model_validate(entry)
     tokens, length = finished.tokens, finished.response_length
     if not 0 <= length < len(tokens):
@@ -117,13 +81,13 @@ def _sample(entry: Any, where: str, reward_key: str, ignored: Collection[str], s
             "delete the sample"
         )
     said = entry.get("response") if isinstance(entry.get("response"), str) else None
-    why = "its rollout has several samples" if several else None
+    why = None
     if finished.remove_sample:
         why = "slime removed it from training (remove_sample)"
     elif any(isinstance(entry.get(name), dict) and entry[name] for name in _MEDIA):
         why = MEDIA
     elif said is not None:
-        why = why or other_words(said, raw=False)
+        why = other_words(said, raw=False)
     return Sample.read(
         where,
         {"logprobs": "rollout_log_probs", "mask": "loss_mask", "question_id": "metadata.question_id"},
@@ -133,12 +97,11 @@ def _sample(entry: Any, where: str, reward_key: str, ignored: Collection[str], s
         prompt_ids=tokens[: len(tokens) - length],
         response_ids=tokens[len(tokens) - length :],
         response_beside=said,
-        truncated=status == "truncated",
+        truncated=finished.status == "truncated",
         logprobs=entry.get("rollout_log_probs"),
         mask=None if {"mask", "loss_mask"} & {*ignored} else entry.get("loss_mask"),
         reward=_reward(entry.get("reward"), where, reward_key) if reward_key else None,
         left_out=why,
-        doubt=SEVERAL_VERSIONS if several_versions(entry) else None,
     )
 
 
@@ -150,22 +113,16 @@ def _reward(reward: Any, where: str, key: str) -> Any:
             f"{where}: the reward has several parts ({listed(reward)}); name the one that tells whether a response is "
             "correct by --field reward=KEY"
         )
-    part = reward[key]
-    return part.tolist() if hasattr(part, "tolist") else part  # tensors
+    return _plain(reward[key])
+
+
+def _plain(value: Any) -> Any:
+    """The numbers of a tensor; any other value as it is."""
+    return value.tolist() if hasattr(value, "tolist") else value
 
 
 FORMAT = Format(
     name="slime's dumps",
-    version="0.3.1 at 624b824",
-    files="`0.pt`, `rollout_0.pt`, ... (`save_debug_rollout_data`)",
-    about="exact ids; `cocal fit --field reward=acc` where the reward is a dict",
-    example=(
-        "0.pt",
-        {
-            **{"group_index": 0, "prompt": "2 + 3?", "tokens": [5, 6, 7, 2], "response_length": 2, "loss_mask": [1, 1]},
-            **{"response": "It is 5.", "reward": 1.0, "status": "completed"},
-        },
-    ),
     recognises=lambda path, _: path.suffix == ".pt",
     read=lambda path, reading, _: read(path, reading.label("slime's dumps") or "reward", reading.ignored),
     steps=files,

@@ -9,7 +9,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,22 +24,13 @@ _NO_REWARDS = {"step", "prompt", "completion", "advantage", "mode"}
 """Columns of TRL's completions that are no rewards."""
 
 
-def files(folder: Path, gaps: bool = False) -> dict[int, Path]:
-    """Tables by rollout step. Unevenly spaced numbers of TRL's tables are kept, as numbers of updates, if there may be
-    `gaps`; otherwise a table is missing, which is a ContractError."""
+def files(folder: Path) -> dict[int, Path]:
+    """Tables by rollout step. TRL numbers its own by updates, which become steps where they are evenly spaced."""
     tables = numbered(folder, r"(?:completions_|step-)(\d+)\.parquet", "step-00001.parquet")
     numbers = [number for number in tables if number > 0]  # table 0 is of an evaluation before the training
-    if not numbers or tables[numbers[0]].name.startswith("step-"):
+    if not numbers or numbers != [numbers[0] * place for place in range(1, len(numbers) + 1)]:
         return tables
-    spacing = numbers[0]
-    if wrong := [name for place, name in enumerate(numbers, start=1) if name != spacing * place]:
-        if gaps:
-            return tables
-        raise ContractError(
-            f"{tables[wrong[0]]}: not {spacing} updates after the table before; one is missing, or TRL's logging_steps "
-            "do not divide the steps"
-        )
-    return {number // spacing: path for number, path in tables.items() if gaps or number > 0}
+    return {number // numbers[0]: path for number, path in tables.items()}
 
 
 def read(path: Path, reward_key: str = "") -> list[Sample]:
@@ -48,7 +39,7 @@ def read(path: Path, reward_key: str = "") -> list[Sample]:
 
     names = columns_of(path).names
     if "response_ids" in names:
-        return _recorded(path, names)
+        return _recorded(path)
     if missing := {"prompt", "completion"} - {*names}:
         raise ContractError(
             f"{path}: column {min(missing)!r} is missing; expected TRL's completions; a table of your own "
@@ -58,8 +49,7 @@ def read(path: Path, reward_key: str = "") -> list[Sample]:
     samples, group, before, useless = [], 0, None, _useless(path)  # neighbouring rows of equal prompts are one group
     for place, row in enumerate(_rows(path, columns)):
         reward, asked, said = row.get(reward_key), row["prompt"], row["completion"]
-        texts = _has_text(asked) and (_has_text(said) or (isinstance(said, list) and len(said) > 1))
-        why = useless or (None if texts else "its prompt or completion has no text")
+        why = useless or (None if asked and said else "its prompt or completion has no text")
         why = why or (MEDIA if media_beside(row) else None)
         if why is None and asked != before:
             group, before = group + 1, asked
@@ -86,21 +76,11 @@ def _reward_of(path: Path) -> str:
     return names[0]
 
 
-def _recorded(path: Path, names: Collection[str]) -> list[Sample]:
+def _recorded(path: Path) -> list[Sample]:
     from cocal.store.contracts import RESPONSES
 
     kept = ["question_id", "prompt_ids", "response_ids", "truncated", "logprobs", "finish_reason", "correct"]
-    columns = ["step", "sample", "length", "text", *kept]
-    if missing := {*columns} - {*names}:
-        raise ContractError(
-            f"{path}: is not a whole table that CoCal wrote (column {min(missing)!r} is missing); write your own "
-            "as JSON lines (docs/lines.md)"
-        )
-    frame = read_frame(path, RESPONSES, columns)
-    named = re.fullmatch(r"step-(\d+)", path.stem)
-    if named and not (frame["step"] == int(named[1])).all():
-        held = frame["step"].min()
-        raise ContractError(f"{path}: holds rollouts of step {held}, which its name denies; give each file its step")
+    frame = read_frame(path, RESPONSES, ["step", "sample", "length", "text", *kept])
     frame["group"], frame["response_beside"] = (frame["sample"] == 0).cumsum(), frame["text"]
     rows = frame[[*kept, "group", "response_beside"]].to_dict("records")
     return [Sample.read(f"{path}: row {place}", **row) for place, row in enumerate(rows)]
@@ -139,24 +119,11 @@ def _rows(path: Path, columns: list[str]) -> Iterator[dict[str, Any]]:
     return (row for batch in batches(path, columns) for row in batch.to_pylist())
 
 
-def _has_text(said: Any) -> bool:
-    if isinstance(said, list):
-        return bool(said) and all(not isinstance(message, dict) or message.get("content") for message in said)
-    return said is not None and said != ""
-
-
 def _of_table(path: Path, reading: Reading, notes: Counter) -> list[Sample]:
     reward = reading.label("TRL's completions")
     if reward is None:
         reward = _reward_of(path)
         notes[f"fields: {reward} as reward"] += 1
-    tables = [int(file.stem[12:]) for file in path.parent.glob("completions_*.parquet") if file.stem[12:].isdecimal()]
-    updates, count = max(tables, default=0), sum(number > 0 for number in tables)  # 0 is before the training
-    if updates > count:
-        notes[
-            f"TRL wrote {count:,} table{'s' * (count != 1)} in {updates:,} updates: responses that it sampled in "
-            "between are lost, unless updates share them (logging_steps=1 writes all)"
-        ] += 1
     if samples := read(path, reward):
         return samples
     raise ContractError(f"{path}: the file is empty; delete it, or dump the step again")
@@ -164,19 +131,18 @@ def _of_table(path: Path, reading: Reading, notes: Counter) -> list[Sample]:
 
 FORMAT = Format(
     name="TRL's completions",
-    version="1.16.0, run",
-    files="`completions_00001.parquet`, ... (`log_completions`)",
-    about="texts, as verl's; prompts that were no chats are read as they are, then also by `cocal score`; `cocal fit "
-    "--field reward=NAME` where there are several rewards",
-    example=(
-        "completions_00001.parquet",
-        {"step": 1, "prompt": "2 + 3?", "completion": "It is 5.", "accuracy_reward": 1.0, "advantage": 0.5},
-    ),
     recognises=lambda path, fields: (
         path.suffix == ".parquet"
         and {"prompt", "completion"} <= {*fields}
         and (path.name.startswith("completions_") or {"step", "advantage"} <= {*fields})
     ),
     read=_of_table,
-    steps=lambda folder: files(folder, gaps=True),
+    steps=files,
 )
+RECORDED = Format(
+    name="rollout tables of CoCal",
+    recognises=lambda path, fields: path.suffix == ".parquet" and {"response_ids", "sample"} <= {*fields},
+    read=lambda path, reading, _: read(path, reading.label("rollout tables of CoCal") or "reward"),
+    steps=files,
+)
+"""What a study, or the recording of a training with TRL, has written in the contract RESPONSES."""
