@@ -129,7 +129,6 @@ def score_file(companion: Companion, policy: Policy, wanted: Wanted, checked: Ch
     """
     path, marks = run.path / UNFINISHED, run.path / _DIGESTS
     encoder = Encoder(policy, companion.about)
-    encoder.dated(wanted.source)
     if done := _whole_blocks(wanted.source, path, marks):
         logging.info("%s of %s responses were scored by an earlier run", f"{done:,}", f"{checked.rows:,}")
     progress = Progress("response", checked.rows, done=done)

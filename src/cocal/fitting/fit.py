@@ -193,7 +193,6 @@ def read(rollouts: Rollouts, encoder: Encoder) -> Experience:
     else:
         places = [rollouts] if isinstance(rollouts, (str, Path)) else rollouts
         files = places if isinstance(places, RolloutFiles) else find([Path(place) for place in places])
-        encoder.dated(files.files[0][0])
         count = len(files.files)
         notes[f"{count:,} file{'s' if count > 1 else ''} of {files.kind.name}"] += 1
         responses = files.samples(reading, notes)

@@ -4,9 +4,7 @@ import logging
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,19 +14,34 @@ from cocal.models.loading import Policy, Vocabulary
 from cocal.models.text import check_tokens, render, template_fault, template_fields, turn_end, writes
 from cocal.rollouts.format import Reading
 from cocal.rollouts.padding import Padding
-from cocal.rollouts.replies import MARKERS, Replies, check, check_unread, foreign, judge
+from cocal.rollouts.replies import MARKERS, Replies, compare, escaped, foreign, judge, leaked
 from cocal.rollouts.sample import Encoded, Origin, Sample
+from cocal.rollouts.unread import check_unread
 
 BLOCK, ROWS = 2048, 4096
 """Numbers of responses whose states are computed together, and that are scored together: those of `cocal features` and
 `cocal predictions`, so that the same responses get the same confidences, to the last bit."""
 _SYSTEM, _USER = "Systemwords", "Userwords"
 """Contents that show where a chat template puts the messages."""
-_SENTENCE, _BEFORE, _FEW = 20, 100, 4
-"""A response that repeats its prompt is reported: where a prompt of at least `_SENTENCE` characters stands within its
-first `_BEFORE` characters, or where it begins with a prompt of more than `_FEW` tokens."""
+_SENTENCE, _BEFORE = 20, 100
+"""Characters of a prompt that stands again in its response, at least, and before it, at most."""
+_FEW = 4
+"""Number of tokens beyond which prompts that end with their responses, and the reverse, are told."""
 _HEADED = 16
 """Number of tokens at the beginning of a response among which the prompt's own end is looked for."""
+
+_REPEATED, _HELD = "the response begins with the whole prompt", "the prompt ends with the whole response"
+_WITHIN = "the whole prompt stands again in the response"
+_FOREIGN = "the text has the chat marker {}, which this model's tokenizer lacks"
+_ONCE_MORE = "as a text has that was written as JSON, HTML, Python's repr or names of tokens once too often"
+_HEADER = "the response begins with {!r}, which ends the prompt already"
+_RENDERED = "a message has the chat marker {}, and is put into the template once more"
+_BARE = "the prompt ends by {!r}, and not as the chat template begins a reply"
+_THINKS = "the response thinks, but the prompt is rendered without thinking (it has {}); give {}"
+_UNMARKED = "the prompt is a chat without its special tokens, and not one that this template writes (it ends by {!r})"
+_UNENDED = "the prompt lets the policy think, and the response never ends its thought ({} is missing)"
+_LACKING = "the text lacks the special tokens that the template writes in a reply ({})"
+"""Problems of rows, each with what in the row has it."""
 
 
 @dataclass
@@ -48,8 +61,6 @@ class Encoder:
     """The language model with its tokenizer, or only the parts that need no weights (`Vocabulary`)."""
     reading: Reading = field(default_factory=Reading)
     """How responses are read."""
-    day: datetime | None = None
-    """Day that the template writes, where it writes one (`dated`); by default today."""
 
     def __post_init__(self):
         self._tokenizer = tokenizer = self.policy.tokenizer
@@ -68,11 +79,10 @@ class Encoder:
         end = turn_end(tokenizer, self.policy.ends, self.reading.template)
         self._ends = self.policy.ends if end is None else self.policy.ends | {end}
         self._end = sorted(self._ends)[:1] if end is None else [end]
-        rows = self.policy.vocabulary
-        if not 0.95 * rows <= len(tokenizer) <= rows:
+        if "strftime_now" in self._written:
             logging.warning(
-                "%s: the tokenizer has %s tokens, but the model's embedding has %s rows: is it the model's own?",
-                *(tokenizer.name_or_path, f"{len(tokenizer):,}", f"{rows:,}"),
+                "the chat template writes the day, for which today is taken; if responses were sampled on another day, "
+                "give exact ids (prompt_ids)"
             )
 
     def check_wishes(self) -> None:
@@ -90,7 +100,6 @@ class Encoder:
         """The ids of every sample. If `strict`, odd rows are refused if most are odd in the same way (`check`). A
         ContractError names file and row of an id outside the vocabulary, a text with no token or more than the model
         reads, or a chat that ends with the assistant's reply or cannot be put into the template."""
-        self.dated()
         self._known.clear()  # the responses to one prompt lie near each other
         texts = [sample.written for sample in samples if sample.response_ids is None]
         tokenised = iter(self._tokenizer(texts, add_special_tokens=False)["input_ids"] if texts else [])
@@ -106,55 +115,52 @@ class Encoder:
         encoded = [self._one(sample, ids) for sample, ids in zip(samples, responses, strict=True)]
         if strict:
             check_unread(self._tokenizer, samples, encoded, {n: self.values.get(n) for n in self._reads})
-            check(self._tokenizer, self._replies, samples, encoded, self.reading.ignored)
-        self._warn(samples, encoded, strict)
+            compare(self._tokenizer, samples, encoded, self.reading.ignored)
+        odd: dict[str, list[tuple[Sample, str | None]]] = {}
+        for sample, row in zip(samples, encoded, strict=True):
+            for problem, what in self._odd(sample, row).items():
+                odd.setdefault(problem, []).append((sample, what))
+        for problem, rows in odd.items():
+            about = "prompt" if problem in (_REPEATED, _WITHIN, _HELD) else MARKERS
+            if about not in self.reading.ignored:
+                judge(rows, problem, about, strict and problem not in (_WITHIN, _BARE))
         return encoded
 
     def forget(self) -> None:
-        """Treat the next rows as the first: they come from a new sender, maybe on another day."""
+        """Treat the next rows as the first: they come from a new sender."""
         self._texts_end = False
-        if self.day is not None and self.day.date() != datetime.now().date():
-            self.day = None
 
-    def _warn(self, samples: Sequence[Sample], encoded: Sequence[Encoded], strict: bool) -> None:
-        """Warn of each kind of odd row by naming the first one; if `strict`, refuse a kind that most rows are of."""
-        often = sum(map(_begins, samples, encoded)) > len(samples) / 2
-        told = MARKERS not in self.reading.ignored
-        repeated, held, headed, strange, thought, twice, bare = [], [], [], [], [], [], []
-        for sample, row in zip(samples, encoded, strict=True):
-            begun = self._tokenizer.decode(row.response[:_HEADED]) if sample.response is None else sample.response
-            marks = foreign(sample, self._written) - self._tokens
-            repeated.append((sample, "" if _repeats(sample, row) or (often and _begins(sample, row)) else None))
-            held.append((sample, "" if _holds(row) else None))
-            within = self._markers.search(sample.asked or "") if self._markers and row.origin == "chat" else None
-            twice.append((sample, within and within[0]))
-            end = self._replies.ending(row) if self._replies and told and row.origin in ("ids", "template") else ""
-            asks = not (end and self._headers) or any(text.strip() in end for text in self._headers)
-            bare.append((sample, None if asks else end[-30:]))
-            headed.append((sample, next((text for text in self._headers if begun.startswith(text)), None)))
-            strange.append((sample, min((mark for mark in marks if mark not in self._written), default=None)))
-            written = self._replies if row.origin in ("chat", "restored") else None
-            thought.append((sample, written and written.unopened(sample, row)))
-        alone = "give responses alone, or say that the policy writes so (--ignore prompt)"
-        asked = strict and "prompt" not in self.reading.ignored
-        judge(repeated, "the whole prompt stands again in the response", alone, refuse=asked and often)
-        before = "give what the policy read before it, or say that this is it (--ignore prompt)"
-        judge(held, "the prompt ends with the whole response", before, refuse=asked)
-        heading = "the response begins with {!r}, which ends the prompt already"
-        judge(headed, heading, "give what the policy wrote after it", refuse=False)
-        marked = "the text has the chat marker {}, which this model's tokenizer lacks"
-        judge(strange, marked, f"do these texts come from this model? Then --ignore {MARKERS}", refuse=strict and told)
-        rendered = "a message has the chat marker {}, and is put into the template once more"
-        judge(twice, rendered, f"give it as prompt, or --ignore {MARKERS} if it speaks of it", refuse=strict and told)
-        if 2 * sum(end is not None for _, end in bare) > len(bare):
-            ends = "the prompt ends by {!r}, and not as the chat template begins a reply"
-            advice = f"give what the policy read (add_generation_prompt=True), or --ignore {MARKERS} if this is it"
-            judge(bare, ends, advice, refuse=False)
-        thinking = "the response thinks, but the prompt is rendered without thinking (it has {})"
-        advice = (
-            f"give {self._mode} when the companion is fitted, or --ignore {MARKERS} if the policy thinks all the same"
-        )
-        judge(thought, thinking, advice, refuse=strict and told)
+    def _odd(self, sample: Sample, row: Encoded) -> dict[str, str | None]:
+        """The problems that a row may have, each with what in it has the problem, or None."""
+        said, asked, question = (text or "" for text in (sample.response, sample.asked, sample.question))
+        chat, replies = row.origin == "chat", self._replies
+        found = {
+            _REPEATED: "" if _repeats(sample, row) else None,
+            _WITHIN: "" if len(question) >= _SENTENCE and question in said[: len(question) + _BEFORE] else None,
+            _HELD: "" if _holds(row) else None,
+            _FOREIGN: min(foreign(sample, self._written) - self._tokens, default=None),
+            f"the response has {{}}, {_ONCE_MORE}": escaped(said),
+            f"the prompt has {{}}, {_ONCE_MORE}": leaked(asked),
+        }
+        if not replies:
+            return found
+        end, begun = replies.ending(row), said or self._tokenizer.decode(row.response[:_HEADED])
+        within = self._markers.search(asked) if self._markers and chat else None
+        bare = row.origin in ("ids", "template") and not any(text.strip() in end for text in self._headers)
+        close = replies.opened(end) or (replies.thinks if chat else None)
+        unended = close and not row.truncated and close not in self._tokenizer.decode(row.response)
+        lacks = said and row.origin != "text" and not any(token in said for token in replies.special)
+        return found | {
+            _HEADER: next((text for text in self._headers if begun.startswith(text)), None),
+            _RENDERED: within and within[0],
+            _BARE: end[-30:] if bare and self._headers else None,
+            _UNMARKED: replies.plain(sample.prompt, row) if isinstance(sample.prompt, str) else None,
+            _THINKS.format("{}", self._mode): replies.unopened(sample, row)
+            if row.origin in ("chat", "restored")
+            else None,
+            _UNENDED: close if unended else None,
+            _LACKING: " and ".join(replies.special) or None if lacks else None,
+        }
 
     def _one(self, sample: Sample, ids: np.ndarray) -> Encoded:
         prompt, origin = self._prompt(sample)
@@ -215,14 +221,10 @@ class Encoder:
     def _chat(self, sample: Sample, messages: Sequence[Mapping[str, Any]]) -> str:
         roles = {message["role"] for message in messages} - {*self.reading.ignored}
         if self._untemplated:
-            wrong = (
-                "the prompt is a chat, but there is no chat template; give prompts that are texts, or a template when "
-                "the companion is fitted (--template FILE)"
-            )
+            wrong = "the prompt is a chat, but there is no chat template; give texts, or fit with one (--template FILE)"
         elif messages[-1]["role"] == "assistant":
             wrong = (
-                "the chat ends with the assistant's reply; give the messages before it as the prompt, and the reply as "
-                "the response, or leave the chat aside (--ignore messages) if the prompt stands beside it"
+                "the chat ends with the assistant's reply; give that as the response, or leave it (--ignore messages)"
             )
         elif left := [role for role in sorted(roles) if not writes(self._tokenizer, role, self._written)]:
             wrong = f"the template leaves out what the {left[0]} says; give prompt_ids, or --ignore {left[0]}"
@@ -232,16 +234,6 @@ class Encoder:
             except Exception as error:  # templates are programs: some refuse a role, or two messages of one role
                 wrong = f"the chat template refuses the chat ({first_line(error)}); correct or delete the row"
         raise ContractError(f"{sample.where}: {wrong}")
-
-    def dated(self, path: Path | None = None) -> None:
-        """Have a template that writes the day write that of a file's last change, or today's without one, and warn."""
-        if "strftime_now" in self._written and self.day is None:
-            self.day = datetime.now() if path is None else datetime.fromtimestamp(path.stat().st_mtime)
-            logging.warning(
-                "the chat template writes the day, for which %s is taken, %s; if responses were sampled on another "
-                "day, give exact ids (prompt_ids)",
-                *(f"{self.day:%d %b %Y}", "today" if path is None else f"that of {path}"),
-            )
 
     @cached_property
     def _padding(self) -> Padding:
@@ -351,7 +343,7 @@ class Encoder:
         more = {**self.reading.template_fields, **(fields or {})}
         within = more.pop("tools", None)
         tools = tools or within
-        return render(self._tokenizer, messages, thinking, self.reading.template, tools, self.day, more)
+        return render(self._tokenizer, messages, thinking, self.reading.template, tools, more)
 
     def _ids(self, text: str, whole: bool = False) -> list[int]:
         """The ids of a text. If it is whole, those with which the tokenizer begins texts come first, but not twice."""
@@ -367,7 +359,7 @@ def _messages(roles: Sequence[str], contents: Sequence[str]) -> list[dict[str, s
     return [{"role": role, "content": text} for role, text in zip(roles, contents, strict=True)]
 
 
-def _begins(sample: Sample, row: Encoded) -> bool:
+def _repeats(sample: Sample, row: Encoded) -> bool:
     """True if a response begins with its prompt, which a policy may do now and then, but not mostly."""
     if sample.response and sample.asked:
         return sample.response.startswith(sample.asked)
@@ -380,10 +372,3 @@ def _holds(row: Encoded) -> bool:
     said = row.response[: None if row.truncated else -1].tolist()
     end = row.prompt[-len(said) - 2 :].tolist()
     return len(said) > _FEW and any(end[: len(end) - behind][-len(said) :] == said for behind in range(3))
-
-
-def _repeats(sample: Sample, row: Encoded) -> bool:
-    """True if a response has its whole prompt near the beginning, which the policy would hardly have written."""
-    if sample.response and (asked := sample.question):
-        return len(asked) >= _SENTENCE and asked in sample.response[: len(asked) + _BEFORE]
-    return _begins(sample, row)

@@ -40,14 +40,6 @@ _FLAG = re.compile(
 """Fields that may say that a row belongs to an evaluation, by a word or by being true (`is_train`: by being false)."""
 _TRAINING = re.compile("train(?:ing)?", re.IGNORECASE)
 """What other rows say in such a field."""
-SEVERAL_VERSIONS = "the response was written by several versions of the policy's weights"
-
-
-def several_versions(entry: Mapping[str, Any]) -> bool:
-    """True if a row names several versions of the weights (slime's and others' lists, AReaL's first and last)."""
-    named = entry.get("weight_versions", [entry.get("head_version"), entry.get("tail_version")])
-    versions = {str(version) for version in (named if isinstance(named, LISTS) else ()) if version is not None}
-    return len(versions) > 1
 
 
 def splits(entries: Iterable[Mapping[str, Any]]) -> set[str]:
@@ -101,16 +93,11 @@ def no_response(prompt: Any = None, response: Any = None, response_ids: Any = No
         return MEDIA
     messages = response if isinstance(response, LISTS) else []
     if len(messages) > 1 and isinstance(messages[0], (str, Mapping)):
-        texts = all(isinstance(message, str) for message in messages)
-        return (
-            "it has several responses; give a line for each (docs/formats.md)"
-            if texts
-            else "its response has several messages"
-        )
+        return "it has several messages or responses; give a line for each response (docs/formats.md)"
     if len(messages) == 1 and isinstance(messages[0], Mapping):
         if messages[0].get("tool_calls"):
             return "its response calls a tool"
-        response = messages[0].get("content")
+        response = messages[0].get("content") or ""
     given = [said for said in (response, response_ids) if isinstance(said, (str, *LISTS))]
     return "its response is empty" if given and not any(map(len, given)) else None
 

@@ -1,6 +1,5 @@
 """Rollouts of anybody's training in one chronological table (section 4.1)."""
 
-import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,11 +12,7 @@ from cocal.errors import ContractError
 from cocal.rollouts.encoding import Encoder
 from cocal.rollouts.labels import check_bound, correctness
 from cocal.rollouts.questions import contradictions, copies, same_question
-from cocal.rollouts.sample import CUT, ORIGINS, Sample
-from cocal.store.rows import listed
-
-_ENDS = re.compile("trunc|finish|cut|clip|(?<!prompt_)(?<!input_)length", re.IGNORECASE)
-"""Names of fields that may tell how a response ended."""
+from cocal.rollouts.sample import ORIGINS, Sample
 
 
 @dataclass(frozen=True)
@@ -52,7 +47,7 @@ def experience_of(samples: Iterator[Sample], encoder: Encoder, notes: Counter | 
     """
     notes = Counter() if notes is None else notes
     correct_above, limit = encoder.reading.correct_above, encoder.reading.max_response_length
-    gathered, origins, ends = [], Counter(), {}
+    gathered, origins = [], Counter()
     while part := list(islice(samples, 2048)):  # they are tokenised together
         for sample, encoded in zip(part, encoder.encode(part, strict=True), strict=True):
             check_bound(sample, correct_above)
@@ -61,7 +56,6 @@ def experience_of(samples: Iterator[Sample], encoder: Encoder, notes: Counter | 
             row |= {"prompt_ids": encoded.prompt, "response_ids": encoded.response, "truncated": encoded.truncated}
             row |= {"question": sample.asked, "tells_cut": encoded.told}
             gathered.append(row)
-            ends |= {n: n for n, (_, v) in sample.unread.items() if _ENDS.search(n) or str(v).lower() in CUT}
     if not gathered:
         raise ContractError("there are no rollouts to learn from; give files with responses in them")
     rows = pd.DataFrame(gathered)
@@ -84,8 +78,6 @@ def experience_of(samples: Iterator[Sample], encoder: Encoder, notes: Counter | 
             "were sampled"
         )
     cuts, asks = _limits(rows, limit)
-    if cuts and ends:
-        cuts += f"; not read, and may tell it: {listed(ends)} (--field truncated=NAME or finish_reason=NAME)"
     said += [cuts] * bool(cuts)
     said.append(_sizes(groups.size()))
     said += repeated
@@ -98,8 +90,8 @@ def experience_of(samples: Iterator[Sample], encoder: Encoder, notes: Counter | 
 def _copies(rows: pd.DataFrame) -> list[str]:
     """A sentence about rows that repeat others; a ContractError refuses a second half that is the first one again."""
     ids = (rows[name].map(np.ndarray.tobytes) for name in ("prompt_ids", "response_ids"))
-    keys = zip(rows["step"].fillna(0), rows["label"], *ids, strict=True)
-    return copies([*keys], rows["where"].iloc.__getitem__, "step, prompt, response and label")
+    keys = zip(rows["label"], *ids, strict=True)
+    return copies([*keys], rows["where"].iloc.__getitem__, "prompt, response and label")
 
 
 def _limits(rows: pd.DataFrame, limit: int | None) -> tuple[str, bool]:
@@ -111,27 +103,21 @@ def _limits(rows: pd.DataFrame, limit: int | None) -> tuple[str, bool]:
         said += "give `truncated` or a finish_reason, or --max-response-length"
         return (said, True) if cut.all() and rows["length"].nunique() > 1 else ("", False)
     lengths = (rows["length"] - ~cut)[unknown]  # without the end token that a whole text was given
-    longest, count = lengths.max(), (unknown & cut).sum()
-    most = lengths[lengths >= 0.9 * longest].mode().iloc[-1]  # texts made anew have some tokens more or less
-    alike = (lengths == most).sum()
-    if limit is not None:
-        if 2 * (over := (cut[unknown] & (lengths > limit)).sum()) > count:
-            raise ContractError(
-                f"{rows['where'].iloc[0]}: {over:,} of {count:,} responses that would count as cut are longer than "
-                f"--max-response-length {limit:,} (up to {longest:,}); give the limit with which they were "
-                "sampled (verl's data.max_response_length, TRL's max_completion_length)"
-            )
-        said = "the files do not say which responses were cut: "
-        said += f"the {count:,} without an end within {limit:,} tokens count so; the longest response has {longest:,}"
-        if most < limit and alike > max(count, 2, len(lengths) / 100):
-            return f"{said}; {alike:,} have {most:,}: if that was the limit, give --max-response-length {most}", True
-        return said, False
-    said = "the files do not say which responses were cut at the limit, so none counts as cut"
-    if not unknown.all():
-        said = f"{unknown.sum():,} rows do not say whether they were cut at the limit, and count as complete"
-        said += f"; {cut.sum():,} others were"
-    said += f"; give the limit of the training (--max-response-length); the longest response has {longest:,} tokens"
-    return said + (f", and {alike:,} have {most:,}" if alike > max(2, len(lengths) / 100) else ""), True
+    count, longest, most = (unknown & cut).sum(), lengths.max(), np.inf if limit is None else limit
+    if 2 * (over := (cut[unknown] & (lengths > most)).sum()) > count:
+        raise ContractError(
+            f"{rows['where'].iloc[0]}: {over:,} of {count:,} responses that would count as cut are longer than "
+            f"--max-response-length {limit:,} (up to {longest:,}); give the limit with which they were sampled (verl's "
+            "data.max_response_length, TRL's max_completion_length)"
+        )
+    usual = lengths[lengths >= 0.9 * longest].mode().iloc[-1]  # texts made anew have some tokens more or less
+    alike = (lengths == usual).sum()
+    asks = limit is None or bool(usual < limit and alike > max(count, 2, len(lengths) / 100))
+    return (
+        f"{unknown.sum():,} rows do not say whether they were cut at the limit, and {count:,} of them count so; "
+        f"the longest has {longest:,} tokens, and {alike:,} have {usual:,}"
+        f"{': give the limit of the training (--max-response-length)' * asks}"
+    ), asks
 
 
 def _ask(rows: pd.DataFrame) -> list[str]:

@@ -3,7 +3,7 @@
 import logging
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,8 +12,7 @@ from cocal.rollouts.exclusions import EVALUATION
 from cocal.rollouts.format import Format, Reading
 from cocal.rollouts.formats import ENDINGS, format_of
 from cocal.rollouts.labels import NO_LABEL
-from cocal.rollouts.sample import ENDED, Sample, doubtful
-from cocal.store.folders import file_digest
+from cocal.rollouts.sample import Sample, doubtful
 from cocal.store.rows import fetched, is_file, listed
 
 _DATA = re.compile(
@@ -26,10 +25,6 @@ _DEPTH = 5
 """Names of folders within a folder of rollouts that are searched, too, and how deep they may lie."""
 _STEP = re.compile(r"(?:^|[._-])(?:global_)?step[_-]?(\d+)(?:$|[._-])", re.IGNORECASE)
 """The step in the name of a file or folder."""
-_POLICY = re.compile(
-    r"(?!judge|grader|reward|verifier)(?:\w*_)?(?:model|policy|adapter|lora|teacher)(?:_(?:name|path|id))?"
-)
-"""Names of fields that may tell policies apart."""
 _ABOUT = re.compile(r"\..*|.*_metadata")
 """Names of hidden files and of files about a run, which lie beside its rollouts and are not read."""
 
@@ -61,7 +56,7 @@ class RolloutFiles:
 
     def _samples(self, reading: Reading, notes: Counter) -> Iterator[Sample]:
         for path, step in self.files:
-            for sample in self._of_file(path, reading, notes):
+            for sample in self.kind.read(path, reading, notes):
                 if sample.step is not None:
                     yield sample
                     continue
@@ -70,25 +65,11 @@ class RolloutFiles:
                 of_file = {"step": step, "file": str(path) if step is None else None, "group": group}
                 yield sample.model_copy(update=of_file)
 
-    def _of_file(self, path: Path, reading: Reading, notes: Counter) -> Iterator[Sample]:
-        """The responses of a file; if not one can be read, the error names other files, which may be the rollouts."""
-        read = False
-        try:
-            for sample in self.kind.read(path, reading, notes):
-                read = True
-                yield sample
-        except ContractError as error:
-            if read or not (others := [other for other, _ in self.files if other != path]):
-                raise
-            raise ContractError(
-                f"{error}; if these are no rollouts, name the files that are, such as {others[0]}"
-            ) from None
-
 
 def learnable(samples: Iterable[Sample], reading: Reading, notes: Counter, source: str) -> Iterator[Sample]:
     """The samples to learn from; sentences about the others, and about doubtful labels, are added to the notes. If
     there is none, or they are of several policies, a ContractError names the source."""
-    read, left_out, doubts, models, others = 0, Counter(), Counter(), Counter(), {}
+    read, left_out, doubts, models = 0, Counter(), Counter(), Counter()
     for sample in samples:
         if why := sample.left_out or (NO_LABEL if sample.label is None else None):
             left_out[why] += 1
@@ -97,9 +78,6 @@ def learnable(samples: Iterable[Sample], reading: Reading, notes: Counter, sourc
         doubts.update(filter(None, [sample.doubt]))
         if sample.model is not None:
             models[sample.model] += 1
-        for name, (_, value) in sample.unread.items():
-            if _POLICY.fullmatch(name) and isinstance(value, str):
-                others.setdefault(name, Counter())[value] += 1
         yield sample
     if len(models) > 1:
         names = listed(f"{count:,} of {name}" for name, count in models.items())
@@ -109,19 +87,14 @@ def learnable(samples: Iterable[Sample], reading: Reading, notes: Counter, sourc
                 "rows alone, or --ignore model if these are one"
             )
         notes[f"responses of several policies: {names}"] += 1
-    for name, values in others.items():
-        if len(values) > 1:
-            told = listed(f"{count:,} of {value}" for value, count in values.items())
-            notes[
-                f"rows may be of several policies, as {name} is not read and says ({told}): see --field model={name}"
-            ] += 1
     said = [f"{count:,} row{'s' if count > 1 else ''} left out: {why}" for why, count in left_out.items()]
     notes.update([*said, *doubtful(doubts, read)])
     if said and not read:
-        remedy = "if others are its responses or labels, name their fields (--field response=FIELD, correct=FIELD)"
-        if any(why.startswith(ENDED) for why in left_out):
-            remedy += "; or give --ignore finish_reason, if the policy ended them itself"
-        raise ContractError(f"{source}: there is no response to learn from ({'; '.join(said)}); {remedy}")
+        raise ContractError(
+            f"{source}: there is no response to learn from ({'; '.join(said)}); if others are its responses or labels, "
+            "name their fields (--field response=FIELD, correct=FIELD), or give --ignore finish_reason if the policy "
+            "ended them itself"
+        )
 
 
 def find(places: Sequence[Path]) -> RolloutFiles:
@@ -137,30 +110,27 @@ def find(places: Sequence[Path]) -> RolloutFiles:
     evaluated = [path for place, files in each.items() for path in files if _is_evaluation(path, place)]
     names = listed(dict.fromkeys(f"{path.parent.name}/{path.name}" for path in evaluated))
     said = [f"files left out, whose names tell of an evaluation: {names}"] if evaluated else []
-    apart = [file for place in each if not is_file(place) for file in _apart(place)]
     if len(evaluated) == sum(map(len, each.values())):
-        if apart:
-            raise ContractError(
-                f"{apart[0].parent}: is not searched, as evaluations beside it are ({names}); give the folder that "
-                "holds the training's rollouts"
-            )
-        evaluated, said = [], [f"files whose names tell of an evaluation, and no others: {names}"]
+        raise ContractError(
+            f"{places[0]}: the names of the files tell of an evaluation ({names}); give those of the training, or name "
+            "these one by one if they are"
+        )
     rows = [row for place, files in each.items() for row in _dated([p for p in files if p not in evaluated], place)]
     kinds = {kind.name: path for kind, path, _ in rows}
     if len(kinds) > 1:
-        each = " and ".join(f"{name} ({path})" for name, path in kinds.items())
-        raise ContractError(f"{places[0]}: holds {each}; give files of one format, or the folder that holds them")
+        raise ContractError(
+            f"{places[0]}: holds {' and '.join(f'{name} ({path})' for name, path in kinds.items())}; give files of one "
+            "format, or the folder that holds them"
+        )
     files = Counter(path.resolve() for _, path, _ in rows)
     if twice := [path for path, count in files.items() if count > 1]:
         raise ContractError(f"{twice[0]}: the file is named twice; name it, or the folder that holds it, once")
-    said += _copies(files)
     if not alone:
         read = {*files, *(path.resolve() for path in evaluated)}
         beside = {path.resolve() for folder in {path.parent for path in read} for path in folder.iterdir()}
-        beside |= {path.resolve() for path in apart}
-        left = sorted(path for path in beside if path not in read and _DATA.search(path.name) and is_file(path))
-        left = [path for path in left if path.suffix != ".json"]  # which hold settings
-        if left:
+        beside |= {path.resolve() for place in each if not is_file(place) for path in _apart(place)}
+        left = sorted(path for path in beside - read if _DATA.search(path.name) and path.suffix != ".json")
+        if left:  # .json holds settings
             logging.warning("files beside the rollouts are not read: %d, such as %s", len(left), left[0])
     return RolloutFiles(rows[0][0], tuple((path, step) for _, path, step in rows), tuple(said))
 
@@ -175,10 +145,8 @@ def _within(folder: Path, depth: int = 0) -> list[Path]:
     below = [path for path in entries if _is_searched(path.name) and path.is_dir() and depth < _DEPTH]
     paths += [file for path in below for file in _within(path, depth + 1)]
     if not paths and not depth:
-        within = {file.parent.relative_to(folder) for ending in ENDINGS for file in folder.rglob(f"*{ending}")}
-        hint = f"; there are some in {', '.join(map(str, _in_order(sorted(within))[:3]))}" if within else ""
-        if packed := [path for path in entries if _DATA.search(path.name) and is_file(path)]:
-            hint += f"; unpack or convert {fetched(packed[0]).name}"
+        there = next((path for path in sorted(folder.rglob("*")) if _DATA.search(path.name) and is_file(path)), None)
+        hint = "" if there is None else f"; unpack, convert or name {fetched(there).relative_to(folder)}"
         raise ContractError(f"{folder}: the folder holds no rollouts (*.jsonl, *.parquet, *.pt){hint}")
     return paths
 
@@ -195,8 +163,8 @@ def _apart(folder: Path) -> list[Path]:
 
 
 def _is_evaluation(path: Path, place: Path) -> bool:
-    """Whether the name of a file, or of a folder between it and the place that was given, tells of an evaluation."""
-    parts = [path.stem] if path == place else [*path.relative_to(place).parent.parts, path.stem]
+    """Whether the name of a file, or of a folder between it and the folder that was given, tells of an evaluation."""
+    parts = () if path == place else [*path.relative_to(place).parent.parts, path.stem]
     return any(EVALUATION.search(part) for part in parts)
 
 
@@ -219,16 +187,6 @@ def step_named(path: Path) -> int | None:
     """The step in the name of a file, or of the nearest folder above that has one; None without any."""
     parts = path.absolute().with_suffix("").parts
     return next((int(match[1]) for part in reversed(parts) if (match := _STEP.search(part))), None)
-
-
-def _copies(files: Collection[Path]) -> list[str]:
-    """A sentence about files that have the same bytes; two in one folder are a ContractError."""
-    sizes, known, copies = Counter(path.stat().st_size for path in files), {}, []
-    for path in (path for path in files if sizes[path.stat().st_size] > 1):
-        if (first := known.setdefault(file_digest(path), path)).parent == path.parent and first != path:
-            raise ContractError(f"{path}: holds the same rollouts as {first.name}; delete one of both files")
-        copies += [f"{path} and {first}"] if first != path else []
-    return [f"{len(copies):,} files hold the same rollouts as another, such as {copies[0]}"] if copies else []
 
 
 def _in_order(folders: Iterable[Path]) -> list[Path]:

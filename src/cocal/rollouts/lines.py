@@ -1,22 +1,19 @@
 """JSON lines in the words of any project, whose fields are found by usual names (`FIELDS`) or a mapping."""
 
 import json
-import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 from cocal.errors import ConfigError, ContractError
-from cocal.models.text import comparable
 from cocal.rollouts import exclusions
 from cocal.rollouts.format import Reading
-from cocal.rollouts.formats import raw
 from cocal.rollouts.sample import COMPLETE, CUT, Sample
-from cocal.rollouts.values import TALKERS, texts_in, verdict_of
+from cocal.rollouts.unread import ENDED
+from cocal.rollouts.values import TALKERS, verdict_of
 from cocal.store.rows import entries, listed, with_fields
 
 FIELDS: dict[str, tuple[str, ...]] = {
@@ -24,7 +21,6 @@ FIELDS: dict[str, tuple[str, ...]] = {
     "prompt": ("prompt", "question", "problem"),
     "input": ("input",),
     "prompt_ids": ("prompt_ids", "prompt_token_ids", "prompt_tokens"),
-    "attention_mask": ("attention_mask",),
     "tools": ("tools",),
     "template_fields": ("chat_template_kwargs",),
     "response": ("response", "output", "completion"),
@@ -55,36 +51,10 @@ _INSTEAD = (("messages", "input", "prompt"), ("response_ids", "response"), ("cor
 """Meanings of which a line needs one; if it has several, the first one is read."""
 _SAME = {"messages": "prompt", "input": "prompt"}
 """Meanings that are one field of a sample."""
-_PARTS = {
-    "asked": re.compile(
-        r"(?:\w*_)?(?:sys(?:tem)?|developer|instruct(?:ions?)?|context|history|conversation|few_?shots?|examples?|"
-        r"demo(?:nstration)?s?|documents?|passages?|functions|prefix|suffix|prefill|preamble|persona|question|problem|query)"
-        r"(?:_(?:prompts?|messages?|msg|text|instructions?|examples?))*|reasoning_effort|enable_thinking|prompt|prompt_text|"
-        r"options|choices|contexts|conversations|dialog(?:ue)?s?|tool_(?:def(?:inition)?|schema)s|"
-        r"(?:full|final|complete)_prompt|(?:apply_)?chat_template(?:_kwargs)?",
-        re.IGNORECASE,
-    ),
-    "response": re.compile(
-        r"(?:\w*_)?(?:reasoning|think(?:ing)?|thoughts?|cot|rationale)"
-        r"(?:_(?:content|text|process|traces?|steps|details|blocks?|trajectory))?|completion|generation|"
-        r"(?:raw|full|complete|unparsed)_(?:response|output|completion|generation)",
-        re.IGNORECASE,
-    ),
-    "stop": re.compile(r"until|stop(?!_?(?:reason|type|ped))\w*", re.IGNORECASE),
-}
-"""Names of fields that may hold a part of the prompt, of the response, or of its end, without which these are read."""
-_SETTINGS = "sampling_params", "generation_config", "generation_kwargs", "extra_body", "options"
-"""Fields of settings, within which others of these names stand."""
-_WITHIN = re.compile(
-    "sys|developer|instruct|prompt|prefix|suffix|prefill|preamble|persona|tool|function|chat|stop|until"
-)
-"""What the names have in common that stand for such parts within any mapping, and not for parts of a task."""
+VERL = {"input", "output", "score", "step"}
+"""Fields of verl's lines, whose texts of prompts are all that the policy read, and not messages of a user."""
 _EARLY = 2048
 """Rows of a file among which one is looked for that says of a field that it tells rows of the training from others."""
-_SENT = re.compile("(?:full|final|complete)_prompt|prompt_text")
-"""Names of the text that a policy read in place of a chat."""
-_SPECIAL = re.compile(r"(?:(?:<[|｜][^<>]*[|｜]>|</s>|<eos>|<end_of_turn>|<turn\|>)\s*)+$")
-"""End tokens, with which a text may end or not."""
 
 
 @dataclass(frozen=True)
@@ -136,29 +106,18 @@ class Fields:
         taken = {meaning: known[0] for meaning, known in there.items() if known}
         if absent := [f"--field {meaning}={name}" for meaning, name in mapping.items() if meaning not in taken]:
             raise ContractError(f"{where}: there is no such field for {absent[0]}; its fields are {listed(entry)}")
-        for what in needs:
-            meanings = NEEDED[what]
+        for meanings in (NEEDED[what] for what in needs):
             if not {*meanings} & {*taken}:
-                chat = entry.get("messages")
-                last = chat[-1] if isinstance(chat, list) and chat else None
-                answered = what == "response" and isinstance(last, dict) and last.get("role") == "assistant"
-                hint = ", or move the assistant's last message into one" if answered else ""
-                lists = {name: value[0] for name, value in entry.items() if isinstance(value, list) and value}
-                if ids := [name for name, one in lists.items() if isinstance(one, int) and name not in taken.values()]:
-                    hint += f", or {listed(ids)} as ids (--field prompt_ids=NAME, --field response_ids=NAME)"
-                parts = {name: lists.get(name, value) for name, value in entry.items() if "confidence_" not in name}
-                if nested := [
-                    n for n, one in parts.items() if isinstance(one, Mapping) or (n in lists and n not in ids)
-                ]:
-                    hint += f"; what lies within {listed(nested)} has to be put beside it first (docs/formats.md)"
                 raise ContractError(
-                    f"{where}: no field is a {what} ({listed(FIELDS[meaning][0] for meaning in meanings)}); its fields "
-                    f"are {listed(entry)}: name one by --field {meanings[0]}=FIELD{hint}"
+                    f"{where}: none of the fields {listed(FIELDS[meaning][0] for meaning in meanings)} is there; its "
+                    f"fields are {listed(entry)}: name one ({' or '.join(f'--field {one}=NAME' for one in meanings)}); "
+                    "what lies within another, such as the last message of a chat, has to be put beside it first "
+                    "(docs/formats.md)"
                 )
         taken |= named
         names |= {meaning: (name,) for meaning, name in named.items()}
         unknown = tuple(name for name in entry if name not in taken.values())
-        return cls(taken, names, unknown, ignored, raw(entry.keys()))
+        return cls(taken, names, unknown, ignored, entry.keys() >= VERL)
 
     def __str__(self) -> str:
         """The fields in words."""
@@ -213,11 +172,13 @@ class Fields:
         field has the wrong form, or that prompt or response is missing or empty."""
         if exclusions.media_beside(entry):
             return Sample.read(where, left_out=exclusions.MEDIA)
+        if isinstance(kept := entry.get("attention_mask"), list) and not all(kept):
+            raise ContractError(f"{where}: attention_mask tells of padding; give ids without it (docs/formats.md)")
         sample = self.part(entry, where, *self.names)
-        self._check_whole(entry, sample)
-        aside = {*self.taken.values(), *self.ignored}
-        unread = {name: (outer, value) for outer, name, value in _each(entry) if outer not in aside}
-        sample = sample.model_copy(update={"unread": unread})
+        beside = {"prompt"} if {"messages", "input"} & {*self.taken} else set()
+        aside = {name for meaning, name in self.taken.items() if meaning not in beside} | {*self.ignored}
+        unread = (one for one in _each(entry, aside) if "stop" not in self.taken or not ENDED.fullmatch(one[1]))
+        sample = sample.model_copy(update={"unread": tuple(unread)})
         if sample.left_out is not None and sample.response is None and sample.response_ids is None:
             return sample  # nothing was read
         for what, given in (("prompt", sample.prompt), ("response", sample.response)):
@@ -227,40 +188,6 @@ class Fields:
                     f"{where}: the {what} ({names}) is missing, empty or no text; correct or delete the row"
                 )
         return sample
-
-    def _check_whole(self, entry: Mapping[str, Any], sample: Sample) -> None:
-        """Refuse a line with a field that may be a part of prompt or response, and is neither read nor in its text."""
-        stop = self.taken.get("stop", sample.stop)  # where the engine tells which of several it was
-        given: dict[str, Any] = {"asked": sample.prompt_ids, "response": sample.response_ids}
-        given["stop"] = sample.response_ids if stop is None else stop
-        aside = self.taken.get("prompt") if {"messages", "input"} & {*self.taken} else None
-        for outer, name, value in _each(entry) if sample.left_out is None else ():
-            part = _part_of(name)
-            read = outer in self.taken.values() and name != aside
-            if part is None or given[part] is not None or outer in self.ignored or read:
-                continue
-            if outer != name and outer not in _SETTINGS and not _WITHIN.search(name.lower()):
-                continue
-            if (part == "response" and isinstance(value, Mapping)) or (part == "stop" and sample.truncated):
-                continue  # what an API has answered as a whole, and strings that have not come
-            texts = texts_in(None if part == "stop" and value is True else value)
-            whole = comparable(getattr(sample, part) or "")
-            if part != "asked":  # which a reply may end with, and its text lack
-                texts = [_SPECIAL.sub("", text) for text in texts]
-            if outer != name and texts == texts_in(entry.get(name)):
-                continue  # it stands in the line, too
-            said, lacking = " ".join(texts), [text for text in texts if comparable(text) not in whole]
-            chat = None if isinstance(sample.prompt, str) else sample.question  # its text may be beside it, as rendered
-            sent = name == aside or _SENT.fullmatch(name)
-            rendered = sent and chat and comparable(chat) in comparable(said)
-            if lacking and not rendered:
-                where, what = "put it there (messages, chat_template_kwargs)", "be a part of prompt or response"
-                if part == "stop":
-                    where, what = "say which string did (matched_stop), or give exact ids", "have ended the response"
-                raise ContractError(
-                    f"{sample.where}: the field {name!r} ({said[:40]!r}) may {what}, and is not read; {where}, or give "
-                    f"--ignore {outer} if it is none"
-                )
 
     def asked(self, entry: Mapping[str, Any]) -> tuple[str | None, str | None, str | None]:
         """What tells the question of a line: the text of its prompt or its chat, its token ids, and its question id."""
@@ -290,30 +217,21 @@ def samples(
         if not entry.keys() <= seen.keys():
             seen |= entry
         useless = why or exclusions.evaluated(entry, {*reading.ignored, *reading.fields.values()}, told_by)
-        sample = Sample.read(where, left_out=useless) if useless else fields.sample(entry, where)
-        if exclusions.several_versions(entry) and not sample.doubt:
-            sample = sample.model_copy(update={"doubt": exclusions.SEVERAL_VERSIONS})
-        yield sample
+        yield Sample.read(where, left_out=useless) if useless else fields.sample(entry, where)
     known = {"markers", *TALKERS, *FIELDS, *FIELDS["mask"], *seen, *reading.fields.values()}
     if seen:
         notes.update(f"--ignore {name}: there is no such field or check" for name in {*reading.ignored} - known)
         notes[f"fields: {Fields.of(seen, reading.fields, where, *how)}"] += 1
 
 
-@cache
-def _part_of(name: str) -> str | None:
-    """What a field of this name may be a part of; None if of nothing."""
-    name = re.sub("(?<=[a-z])(?=[A-Z])", "_", name)
-    return next((part for part, names in _PARTS.items() if names.fullmatch(name)), None)
-
-
-def _each(entry: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
-    """The fields of a line and of its mappings: name of the field in the line, the field's own name, and its value."""
+def _each(entry: Mapping[str, Any], aside: Collection[str]) -> Iterator[tuple[str, str, Any]]:
+    """The fields of a line that are not `aside`, and those of its mappings that do not stand in the line as well: name
+    of the field in the line, the field's own name, and its value."""
     for outer, value in entry.items():
-        within = value if isinstance(value, Mapping) else {}
-        if not within or outer not in _SETTINGS:
+        if outer not in aside:
             yield outer, outer, value
-        yield from ((outer, str(name), one) for name, one in within.items())
+            within = value if isinstance(value, Mapping) else {}
+            yield from ((outer, str(name), one) for name, one in within.items() if repr(one) != repr(entry.get(name)))
 
 
 def _given(value: Any, meaning: str) -> bool:
@@ -326,8 +244,6 @@ def _counts(value: Any, meaning: str) -> bool:
     return meaning in ("prompt_ids", "response_ids") and isinstance(value, (int, float))
 
 
-def read(
-    path: Path, reading: Reading, notes: Counter, useless: Callable[[Mapping[str, Any]], str | None] = lambda _: None
-) -> Iterator[Sample]:
-    """The responses of a file (`samples`); `useless` tells of a line why it is left out."""
-    return samples(((where, entry, useless(entry)) for where, _, entry in entries(path)), reading, notes)
+def read(path: Path, reading: Reading, notes: Counter) -> Iterator[Sample]:
+    """The responses of a file (`samples`)."""
+    return samples(((where, entry, None) for where, _, entry in entries(path)), reading, notes)

@@ -53,7 +53,7 @@ class Padding:
         if len(within):
             raise ContractError(
                 f"{where}: the {what} has padding within it (id {ids[within[0]]} from token {within[0]} on); give ids "
-                "without padding, or an attention_mask of prompt and response"
+                "without padding"
             )
         return ids
 

@@ -1,12 +1,9 @@
 """Which responses answer the same question: their prompts tell, whatever ids the rows state."""
 
-import logging
 from collections.abc import Callable, Hashable, Sequence
 
 import numpy as np
 import pandas as pd
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from cocal.errors import ContractError
 from cocal.store.rows import normalised
@@ -26,37 +23,30 @@ def same_question(
     Args:
         texts, prompts, ids: Text and token ids of each row's prompt, and the question id that the row states.
     """
-    lacking, rows, nodes = np.ones(len(texts), dtype=bool), [], []
-    first = len(texts)
-    for column in ([text and normalised(text) for text in texts], prompts, ids):
-        codes, values = pd.factorize(np.fromiter(column, dtype=object, count=len(texts)))
-        linked = np.flatnonzero((codes >= 0) & np.isin(codes, codes[lacking]))
-        rows.append(linked)
-        nodes.append(first + codes[linked])
-        lacking &= codes < 0
-        first += len(values)
-    ends = np.concatenate(rows), np.concatenate(nodes)
-    _, component = connected_components(coo_array((np.ones(len(ends[0])), ends), shape=(first, first)), directed=False)
-    return pd.factorize(component[: len(texts)])[0].astype(np.int64)
+    found: list = [None] * len(texts)
+    for kind, names in enumerate(([text and normalised(text) for text in texts], prompts, ids)):
+        known = {name: one for name, one in zip(names, found, strict=True) if one is not None}
+        found = [
+            known.get(name, (kind, name)) if one is None and not pd.isna(name) else one
+            for name, one in zip(names, found, strict=True)
+        ]
+    found = [place if one is None else one for place, one in enumerate(found)]
+    return pd.factorize(np.fromiter(found, dtype=object, count=len(found)))[0].astype(np.int64)
 
 
 def copies(rows: Sequence[Hashable], where: Callable[[int], str], what: str) -> list[str]:
-    """A sentence about repeated rows (`what` names what tells rows apart), with a warning if every row is repeated.
-    Raises a ContractError at the row where a second copy of the first half begins."""
+    """A sentence about repeated rows (`what` names what tells rows apart). Raises a ContractError at the row where a
+    second copy of the first half begins."""
     each = pd.Series(rows, dtype=object).map(hash)
     half = len(each) // 2
-    various = each.nunique() >= max(_COPIED, half / 2)
-    if various and (each[:half].to_numpy() == each[half : 2 * half].to_numpy()).all():
+    halves = (each[:half].to_numpy() == each[half : 2 * half].to_numpy()).all()
+    if halves and each.nunique() >= max(_COPIED, half / 2):
         raise ContractError(
             f"{where(half)}: from here on the rows repeat those before it, in the same order; delete one of both "
             "halves, since copies make everything look surer than it is"
         )
-    if not (count := int(each.duplicated().sum())):
-        return []
-    said = f"{count:,} row{'s repeat' if count > 1 else ' repeats'} {what} of another; delete those that are copies"
-    if various and each.duplicated(keep=False).all():
-        logging.warning("every row is there more than once (%s): are some files copies of others?", what)
-    return [said]
+    count = int(each.duplicated().sum())
+    return [f"{count:,} rows repeat {what} of others; delete those that are copies"] if count else []
 
 
 def contradictions(question: np.ndarray, ids: Sequence[str | None]) -> list[str]:
@@ -64,14 +54,10 @@ def contradictions(question: np.ndarray, ids: Sequence[str | None]) -> list[str]
     stated = pd.DataFrame({"question": question, "id": np.fromiter(ids, dtype=object, count=len(question))})
     stated = stated.dropna().drop_duplicates()
     several, shared = (int((stated[name].value_counts() > 1).sum()) for name in ("question", "id"))
-    said = []
-    if several:
-        said.append(
-            f"{several:,} prompts stand under more than one question_id; rows of one prompt count as one question"
-        )
-    if shared:
-        said.append(
-            f"{shared:,} values of question_id stand for more than one prompt, which count as questions each; if they "
-            "are one in other words, quality on held-out questions looks better than it is, and intervals too narrow"
-        )
-    return said
+    if not several and not shared:
+        return []
+    return [
+        f"{several:,} prompts stand under more than one question_id, and {shared:,} values of question_id for more "
+        "than one prompt; prompts alone tell questions: if some are one in other words, quality on held-out questions "
+        "looks better than it is, and intervals too narrow"
+    ]

@@ -5,14 +5,12 @@ import logging
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from cocal.errors import ContractError
 from cocal.models.text import comparable, misread
-from cocal.rollouts.exclusions import LISTS
 from cocal.rollouts.sample import Encoded, Sample
-from cocal.rollouts.values import texts_in
-from cocal.store.rows import shown
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -28,7 +26,7 @@ _MARKER = re.compile(
 )
 """The form of chat markers in the templates of any model."""
 _ROLES = re.compile(r"\s*(?:system|user|assistant|tool)\b", re.IGNORECASE)
-_THINKS = re.compile("think|thought|reason", re.IGNORECASE)
+_THINKS = re.compile("think|thought|reason|channel", re.IGNORECASE)
 _THOUGHTS = (
     *({name: _THOUGHT, "content": _REPLIED} for name in ("reasoning_content", "reasoning", "thinking")),
     {"content": [{"type": "thinking", "thinking": _THOUGHT}, {"type": "text", "text": _REPLIED}]},
@@ -44,13 +42,8 @@ _LEAKED = re.compile(r"[ĠĊ]|▁(?![\w▁]*[|｜]>)")
 """What stands for white space in the names of tokens, but for those of markers."""
 _SHOWN = re.compile(r"""\s*(\[(['"])|b(['"]))(?:\\.|(?!\2|\3).)*(?:\2\]|\3)\s*""", re.DOTALL)
 """A text in a list, or the bytes of one, as Python shows it."""
-_PROMPT = re.compile(r"(?:\w*_)?prompts?(?:_(?:text|str|string|template|messages))?")
-_SOLVED = re.compile(r"solution|answer|reference|truth|rationale|explanation|gold|target|label")
-"""Names of texts that a policy may have read, and of those that it has not."""
-_WORDS, _LONG = 3, 8
-"""Words of a text that a policy may have read, and characters of a response that tell it."""
-_ROWS, _ROWS_OF_FILE = 512, 8
-"""Rows of a block that are looked at, and those of each file in it whose ids are compared with their texts."""
+_FEW, _BEGINNING = 8, 512
+"""Number of responses that the tokenizer has to give back, and of their first characters."""
 
 
 def _closes(marker: str) -> str | None:
@@ -90,32 +83,22 @@ class Replies:
     def __init__(
         self, tokenizer: "PreTrainedTokenizerBase", template: str, render: Callable[[Any, bool], str], thinking: bool
     ):
-        self._tokenizer, self._template, self._render = tokenizer, template, render
+        self._tokenizer, self._render = tokenizer, render
         asked = [{"role": "user", "content": _ASKED}]
         own, other = (render(asked, mode) for mode in (thinking, not thinking))
-        before, tails = own.partition(_ASKED)[0], [text.rpartition(_ASKED)[2] for text in (own, other)]
-        self.knows_thinking, self._before, self._tail = own != other, before, tails[0]
-        self._head, _, behind = self._behind({"content": _REPLIED}).partition(_REPLIED)
-        self._turns = {
-            mark for mark in _OPENING.findall(before) if before.count(mark) > before.count(_closes(mark) or mark)
-        }
-        self._turns |= {mark for mark in _OPENING.findall(self._head) if (_closes(mark) or mark) not in self._head}
-        self._turns |= {
-            mark for mark in _OPENING.findall(tails[0]) if behind.lstrip().startswith(_closes(mark) or "\0")
-        }
-        ended = [close for close in _closings(tails[1]) if close in tails[1] and close not in tails[0]]
-        self.thinks = min(ended, default=None) if thinking else None
+        tails = [text.rpartition(_ASKED)[2] for text in (own, other)]
+        self.knows_thinking, self._before, self._tail = own != other, own.partition(_ASKED)[0], tails[0]
+        self._head = self._behind({"content": _REPLIED}).partition(_REPLIED)[0]
+        self.closing = sorted(close for close in _closings(template + "".join(tails)) if _THINKS.search(close))
+        """What may end a thought; another switch of the template may let it think."""
+        ended = (close for close in self.closing if close in tails[1] and close not in tails[0])
+        self.thinks = next(ended, None) if thinking else None
         """The marker that ends the thought with which a reply in thinking mode begins; None in the other mode."""
-        told = {close for close in _closings(template) if _THINKS.search(close)}  # another switch may let it think
-        closing = told.union(*map(_closings, tails), filter(None, map(self.opened, tails)))
-        self.closing = sorted(closing - {*map(_closes, self._turns)})
-        """What may end a thought."""
 
     def opened(self, end: str) -> str | None:
         """The marker that closes the thought or channel that the end of a prompt opens; None if it opens none."""
         for match in _OPENING.finditer(end):
-            known = match[0] in self._template or _THINKS.search(match[0])
-            close = _closes(match[0]) if known and match[0] not in self._turns else None
+            close = _closes(match[0]) if _THINKS.search(match[0]) else None
             if close and close not in end[match.end() :] and len(end) - match.end() <= _NEAR:
                 return close
         return None
@@ -133,6 +116,12 @@ class Replies:
             if (close in text and (close in end or not opened)) or (name and text.startswith(f"{name[0]}\n")):
                 return close
         return None
+
+    def plain(self, prompt: str, row: Encoded) -> str | None:
+        """The end of a prompt that is a chat without its special tokens; None of another prompt."""
+        end, chat = prompt.rstrip(), row.origin == "chat"
+        asks = self.bare and (end.endswith(self.bare) or (chat and _ASKS.search(end)))
+        return end[-40:] if asks and (chat or row.origin == "text") else None
 
     @cached_property
     def bare(self) -> str:
@@ -160,139 +149,53 @@ class Replies:
         return text.partition(_ASKED)[2] if _REPLIED in text else ""
 
 
-def check(
+def compare(
     tokenizer: "PreTrainedTokenizerBase",
-    replies: Replies | None,
     samples: Sequence[Sample],
     encoded: Sequence[Encoded],
     ignored: Collection[str],
 ) -> None:
-    """Refuse responses if most are not what the policy wrote, or answer prompts that it has not read. Raises a
-    ContractError that names the first row of the kind; if there are fewer, a warning does.
-
-    Args:
-        replies: How the template begins a reply; None without a template.
-        ignored: `MARKERS` to leave out what the template tells; `response` or `prompt` not to compare ids with texts.
-    """
-    looked = [*zip(samples, encoded, strict=True)][:_ROWS]
-    texts = [(sample, sample.response[:_ROWS]) for sample, _ in looked if sample.response][:_ROWS_OF_FILE]
+    """Refuse texts that the tokenizer does not give back, and ids that are not those of the texts beside them, unless
+    `response` or `prompt` is ignored; by a ContractError that names the first row of a file if most are so."""
+    texts = [(sample, sample.response[:_BEGINNING]) for sample in samples[:_FEW] if sample.response]
     read = [(sample, misread(tokenizer, text)) for sample, text in texts]
-    judge(read, "the tokenizer reads the response as {!r}", "give the tokenizer that the policy was trained with")
+    judge(read, "the tokenizer reads the response as {!r}, and is not the policy's", MARKERS)
     for what in sorted({"prompt", "response"} - {*ignored}):
-        files: dict[str, list] = {}
-        for sample, row in zip(samples, encoded, strict=True):
-            asked = sample.question if row.origin == "ids" else None
-            beside = sample.response_beside if what == "response" else asked
-            compared = files.setdefault(sample.where.rpartition(": ")[0], [])
-            if beside:
-                compared.append((sample, getattr(row, what), beside))
-        advice = f"give the model whose tokenizer made them, or leave the text aside (--ignore {what})"
-        for rows in files.values():
-            spread = rows[:: len(rows) // _ROWS_OF_FILE + 1]
-            compared = [(sample, _other(tokenizer, ids, text)) for sample, ids, text in spread]
-            judge(compared, f"the ids of the {what} are not those of its text, but of {{!r}}", advice)
-    if MARKERS in ignored:
-        return
-    otherwise = "has {}, as a text has that was written as JSON, HTML, Python's repr or names of tokens once too often"
-    advice = f"give the text as the policy wrote or read it, or say that this is it (--ignore {MARKERS})"
-    judge([(sample, _escaped(sample.response or "")) for sample, _ in looked], f"the response {otherwise}", advice)
-    judge([(sample, _leaked(sample.asked or "")) for sample, _ in looked], f"the prompt {otherwise}", advice)
-    if replies is None:
-        return
-    bare, ended, lacking, special = [], [], [], replies.special
-    for sample, row in looked:
-        end = sample.prompt.rstrip() if isinstance(sample.prompt, str) and row.origin in ("text", "chat") else ""
-        told = replies.bare and (end.endswith(replies.bare) or (row.origin == "chat" and _ASKS.search(end)))
-        bare.append((sample, end[-40:] if told else None))
-        if not row.truncated:
-            close = replies.opened(replies.ending(row)) or (replies.thinks if row.origin == "chat" else None)
-            ended.append((sample, close if close and close not in tokenizer.decode(row.response) else None))
-        if special and sample.response:
-            lacks = row.origin != "text" and not any(token in sample.response for token in special)
-            lacking.append((sample, " and ".join(special) if lacks else None))
-    judge(
-        bare,
-        "the prompt is a chat without its special tokens, and not one that this template writes (it ends by {!r})",
-        "give chats (messages) or exact ids (prompt_ids), what else the template was given (--template-field), or an "
-        f"empty --template if the policy read texts alone; or --ignore {MARKERS} if it read this text in its template",
-    )
-    judge(
-        ended,
-        "the prompt lets the policy think, and the response never ends its thought ({} is missing)",
-        "give whole responses with their thoughts, or exact ids; or say which were cut (--max-response-length), what "
-        f"else the template was given (--template-field), or that the policy writes no more (--ignore {MARKERS})",
-    )
-    judge(
-        lacking,
-        "the text lacks the special tokens that the template writes in a reply ({})",
-        f"give exact ids (response_ids), or texts with them; or say that the policy writes none (--ignore {MARKERS})",
-    )
+        for _, rows in groupby(zip(samples, encoded, strict=True), lambda pair: pair[0].where.rpartition(": ")[0]):
+            beside = (
+                (s, r, s.response_beside if what == "response" else s.question if r.origin == "ids" else None)
+                for s, r in rows
+            )
+            compared = [(s, _other(tokenizer, getattr(r, what), text)) for s, r, text in beside if text]
+            judge(compared, f"the ids of the {what} are not those of its text, but of {{!r}}", what)
 
 
-def check_unread(
-    tokenizer: "PreTrainedTokenizerBase",
-    samples: Sequence[Sample],
-    encoded: Sequence[Encoded],
-    values: Mapping[str, Any],
-) -> None:
-    """Refuse a row with a field that is not read, but whose name the template reads, with another of the `values` that
-    it was given, or that has messages or a prompt whose words the policy's prompt lacks."""
-    for sample, row in zip(samples, encoded, strict=True):
-        if row.origin == "ids" or not sample.unread:
-            continue
-        given, asked = {**values, **(sample.template_fields or {})}, comparable(sample.question or "")
-        for name, (outer, value) in sample.unread.items():
-            told = name in values and (value or None) != (given[name] or None)
-            texts = () if told else _asking(name, value, asked)
-            if told or (texts and _not_in(tokenizer, texts, sample, row)):
-                raise ContractError(
-                    f"{sample.where}: the field {name!r} ({shown(value)}) may be a part of the prompt, and is not "
-                    f"read; put it there (messages, chat_template_kwargs), or give --ignore {outer} if it is none"
-                )
-
-
-def _asking(name: str, value: Any, asked: str) -> list[str]:
-    """The words of a field, if it has messages, is called a prompt or holds the question; otherwise none."""
-    chat = isinstance(value, LISTS) and all(isinstance(one, Mapping) and {"role", "content"} <= {*one} for one in value)
-    asking = [one for one in value if one["role"] != "assistant"] if chat else value
-    texts = [*map(comparable, texts_in(asking))] if chat or isinstance(value, (str, *LISTS)) else []
-    called = _PROMPT.fullmatch(name.lower()) and max((len(text.split()) for text in texts), default=0) >= _WORDS
-    holds = len(asked.split()) >= _WORDS and any(asked in text for text in texts) and not _SOLVED.search(name.lower())
-    return texts if chat or called or holds else []
-
-
-def _not_in(tokenizer: "PreTrainedTokenizerBase", texts: Sequence[str], sample: Sample, row: Encoded) -> bool:
-    """Whether the prompt lacks one of these texts. Texts that hold the response, too, were read by somebody else."""
-    said = comparable(sample.response or "")
-    if len(said) >= _LONG and any(said in text != said for text in texts):
-        return False
-    read = [tokenizer.decode(row.prompt, skip_special_tokens=skipped) for skipped in (False, True)]
-    whole = [said, *map(comparable, (*read, sample.asked or ""))]
-    return any(all(text not in part for part in whole) for text in texts)
-
-
-def _escaped(text: str) -> str | None:
+def escaped(text: str) -> str | None:
     """An escape sequence in a text that lacks the character for which it stands, or how Python shows a text or the
     names of tokens; None if there is none."""
     if match := _SHOWN.fullmatch(text):
         return match[1]
     match = _ESCAPED.search(text)
-    return match[0] if match and ("<" if match[0].startswith("&") else "\n") not in text else _leaked(text)
+    return match[0] if match and ("<" if match[0].startswith("&") else "\n") not in text else leaked(text)
 
 
-def _leaked(text: str) -> str | None:
+def leaked(text: str) -> str | None:
     match = None if " " in text else _LEAKED.search(text)
     return match and match[0]
 
 
-def judge(rows: Sequence[tuple[Sample, str | None]], problem: str, remedy: str, refuse: bool = True) -> None:
-    """Refuse rows of which more than half have a problem, or warn of it; each comes with what it names, or None."""
+def judge(rows: Sequence[tuple[Sample, str | None]], problem: str, about: str, refuse: bool = True) -> None:
+    """Refuse rows of which more than half have a problem, or warn of it; each comes with what it names, or None. What
+    they are `about` is the word with which `--ignore` leaves it aside."""
     wrong = [(sample, what) for sample, what in rows if what is not None]
     if not wrong:
         return
     sample, what = wrong[0]
-    among = f"{len(wrong):,} of {len(rows):,} rows{'' if refuse else ' here'}"
-    said = f"{sample.where}: {problem.format(what[:60])}, as in {among}; {remedy}"
+    said = (
+        f"{sample.where}: {problem.format(what[:60])}, as in {len(wrong):,} of {len(rows):,} rows; give what this "
+        "model read and wrote, each alone, with thoughts and markers (best prompt_ids and response_ids), say what its "
+        f"template was given (--thinking, --template-field, --template), or that this is right (--ignore {about})"
+    )
     if refuse and 2 * len(wrong) > len(rows):
         raise ContractError(said)
     logging.warning("%s", said)

@@ -2,12 +2,11 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationInfo, field_validator
 
-from cocal.errors import ContractError
 from cocal.rollouts import values
 from cocal.rollouts.exclusions import no_response, other_words
 from cocal.store.rows import reading
@@ -46,7 +45,6 @@ class Sample(BaseModel):
         group: Number or name of the group, equal for the responses to one question of the step.
         prompt: Text that holds the question, or a chat, whose messages have `role` and `content`.
         prompt_ids: Prompt tokens, int64 (n,).
-        attention_mask: Which ids are no padding, of prompt and response together or of one of them, bool.
         tools: Tools that the chat template tells the policy of, as mappings.
         template_fields: Values that the chat template was given beside them.
         response_beside: Text that stands beside the ids, which are read in its place.
@@ -65,7 +63,7 @@ class Sample(BaseModel):
         doubt: What contradicts its label, in words.
         confidence: Confidence of a scored response in [0, 1].
         answer: Final answer, where it stands in a field of its own.
-        unread: What else the row has, by its name: the name of the row's field that holds it, and its value.
+        unread: What else the row has: names of the row's field and of the field in that which holds it, and its value.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True, frozen=True)
@@ -73,30 +71,29 @@ class Sample(BaseModel):
     where: str
     file: str | None = None
     group: values.Name | None = None
-    prompt: values.Said | None = None
+    prompt: Annotated[str | tuple[Mapping[str, str], ...], PlainValidator(values.asked)] | None = None
     prompt_ids: values.TokenIds | None = None
-    attention_mask: values.Mask | None = None
-    tools: values.Tools | None = None
-    template_fields: values.Fields = None
+    tools: Annotated[list[Any] | None, PlainValidator(values.tools)] | None = None
+    template_fields: Annotated[Mapping[str, Any] | None, PlainValidator(values.mapping)] = None
     response_beside: str | None = None
-    question_id: values.QuestionId | None = None
-    response: values.Reply | None = None
+    question_id: Annotated[str, PlainValidator(lambda value: str(values.name(value)))] | None = None
+    response: Annotated[str, PlainValidator(values.reply)] | None = None
     response_ids: values.TokenIds | None = None
-    logprobs: values.LogProbabilities | None = None
-    mask: values.Mask | None = None
-    correct: values.Label | None = None
-    reward: values.Reward | None = None
-    step: values.Step | None = None
-    finish_reason: values.FinishReason | None = None
-    stop: values.Stop = None
-    truncated: values.Flag | None = Field(default=None, validate_default=True)
+    logprobs: Annotated[np.ndarray, PlainValidator(values.log_probabilities)] | None = None
+    mask: Annotated[np.ndarray, PlainValidator(values.mask)] | None = None
+    correct: Annotated[float, PlainValidator(values.label)] | None = None
+    reward: Annotated[float, PlainValidator(values.reward)] | None = None
+    step: Annotated[int, PlainValidator(values.step)] | None = None
+    finish_reason: Annotated[str | None, PlainValidator(values.finish_reason)] | None = None
+    stop: Annotated[int | str | None, PlainValidator(values.stop)] = None
+    truncated: Annotated[bool, PlainValidator(values.flag)] | None = Field(default=None, validate_default=True)
     raw: bool = False
-    model: values.Model | None = None
+    model: Annotated[str, PlainValidator(values.model)] | None = None
     left_out: str | None = Field(default=None, validate_default=True)
     doubt: str | None = None
-    confidence: values.Confidence | None = None
-    answer: values.Answer | None = None
-    unread: Mapping[str, tuple[str, Any]] = {}
+    confidence: Annotated[float, PlainValidator(values.confidence)] | None = None
+    answer: Annotated[str | None, PlainValidator(values.answer)] | None = None
+    unread: tuple[tuple[str, str, Any], ...] = ()
 
     @classmethod
     def read(cls, where: str, names: Mapping[str, str] | None = None, **given: Any) -> "Sample":
@@ -111,35 +108,11 @@ class Sample(BaseModel):
         if why := given.get("left_out") or no_response(**given):
             return cls(where=where, left_out=why)
         with reading(where, names):
-            sample = cls(where=where, **given)._without_padding()._as_its_mask_says()
+            sample = cls(where=where, **given)._as_its_mask_says()
         if sample.truncated is not None and sample.finish_reason in (COMPLETE if sample.truncated else CUT):
-            doubt = (
-                f"truncated={sample.truncated} contradicts finish_reason={sample.finish_reason!r}, which is not read"
-            )
+            doubt = f"truncated={sample.truncated} contradicts finish_reason={sample.finish_reason!r}, and is read"
             return sample.model_copy(update={"doubt": doubt})
         return sample
-
-    def _without_padding(self) -> "Sample":
-        """Without the ids that the attention mask leaves out."""
-        mask, ids = self.attention_mask, {"prompt_ids": self.prompt_ids, "response_ids": self.response_ids}
-        ids = {name: tokens for name, tokens in ids.items() if tokens is not None}
-        if mask is None or not ids:
-            return self
-        fitting = {(*ids,), *((name,) for name in ids)}
-        fitting = [names for names in fitting if sum(len(ids[name]) for name in names) == len(mask)]
-        if len(fitting) != 1 and not (fitting and mask.all()):
-            counts = " and ".join(f"{len(tokens):,} {name}" for name, tokens in ids.items())
-            raise ContractError(
-                f"{self.where}: attention_mask has {len(mask):,} values, but there are {counts}; give one of "
-                "prompt and response together, or delete it"
-            )
-        names = fitting[0]
-        parts = dict(zip(names, np.split(mask, [len(ids[names[0]])]), strict=False))
-        new = {name: ids[name][kept] for name, kept in parts.items()}
-        if "response_ids" in parts:
-            beside = {"logprobs": self.logprobs, "mask": self.mask}
-            new |= {name: array[parts["response_ids"]] for name, array in beside.items() if array is not None}
-        return self.model_copy(update=new)
 
     def _as_its_mask_says(self) -> "Sample":
         """The sample, left out if its mask excludes tokens of others; one id repeated at the end is padding."""

@@ -8,15 +8,11 @@ from numbers import Integral, Real
 from typing import Annotated, Any
 
 import numpy as np
-from pydantic import PlainValidator, ValidationInfo
+from pydantic import PlainValidator
 
 from cocal.rollouts.exclusions import LISTS
-from cocal.store.rows import listed, shown
+from cocal.store.rows import shown
 
-LONGEST = 2**20
-"""Tokens of a prompt or of a response."""
-LONGEST_TEXT = 2**22
-"""Characters of a text."""
 LABELS = {
     **dict.fromkeys(("true", "correct", "right", "yes", "1", "1.0"), 1.0),
     **dict.fromkeys(("false", "incorrect", "wrong", "no", "0", "0.0"), 0.0),
@@ -32,39 +28,36 @@ _THOUGHTS = ("reasoning_content", "reasoning", "thinking")
 _KEYS = ("role", "content", *_THOUGHTS, "tool_calls", "tool_call_id", "name")
 """What chat templates read of a message."""
 _WORDS = f"the words for it are {', '.join(LABELS)}"
+_NO_CHAT = (
+    "is neither a text nor a list of messages that have a text as 'role' and 'content' (docs/formats.md has "
+    "converters); ids are named so (--field prompt_ids=NAME, --field response_ids=NAME)"
+)
 
 
-def _array(values: Any, problem: str) -> np.ndarray:
-    """A list as an array (n,); lists of several lengths and numbers that no integer type holds are refused."""
+def _array(values: Any, kinds: str, what: str) -> np.ndarray:
+    """A list as an array (n,), of numbers of these kinds of numpy."""
     try:
         array = np.asarray(values if isinstance(values, LISTS) else None)
-    except (ValueError, OverflowError):
-        raise ValueError(problem) from None
-    if array.ndim != 1:
-        raise ValueError(problem)
+    except (ValueError, OverflowError):  # lists of several lengths, and numbers that no integer type holds
+        array = np.asarray(None)
+    if array.ndim != 1 or (array.size and array.dtype.kind not in kinds):
+        raise ValueError(f"is not a list of {what}")
     return array
 
 
 def _token_ids(values: Any) -> np.ndarray:
-    ids = _array(values, "is not a list of token ids")
-    if ids.size and ids.dtype.kind not in "iu":
-        raise ValueError("is not a list of token ids")
+    ids = _array(values, "iu", "token ids")
     if not ids.size:
         raise ValueError("is empty")
-    if ids.size > LONGEST:
-        raise ValueError(f"has {ids.size:,} token ids; at most {LONGEST:,} are read")
     outside = np.flatnonzero((ids < 0) | (ids >= 2**31))
     if outside.size:
         raise ValueError(f"is {ids[outside[0]]} at token {outside[0]}, which is no token id")
     return ids.astype(np.int64, copy=False)
 
 
-def _log_probabilities(values: Any) -> np.ndarray:
-    logprobs = _array(values, "is not a list of numbers")
-    if logprobs.dtype.kind not in "iuf":
-        raise ValueError("is not a list of numbers")
+def log_probabilities(values: Any) -> np.ndarray:
     with np.errstate(over="ignore"):  # it becomes infinite, which is refused
-        logprobs = logprobs.astype(np.float32)
+        logprobs = _array(values, "iuf", "numbers").astype(np.float32)
     bad = np.flatnonzero(~np.isfinite(logprobs) | (logprobs > 1e-3))
     if bad.size:
         raise ValueError(f"is {logprobs[bad[0]]} at token {bad[0]}, not a log-probability")
@@ -74,8 +67,6 @@ def _log_probabilities(values: Any) -> np.ndarray:
 def _text(value: Any) -> str:
     if not isinstance(value, str):
         raise ValueError("is no text")
-    if len(value) > LONGEST_TEXT:
-        raise ValueError(f"has {len(value):,} characters; at most {LONGEST_TEXT:,} are read")
     try:
         value.encode()
     except UnicodeEncodeError:
@@ -83,34 +74,28 @@ def _text(value: Any) -> str:
     return value
 
 
-def _mask(values: Any) -> np.ndarray:
-    mask = _array(values, "is no mask of 0 and 1")
+def mask(values: Any) -> np.ndarray:
+    mask = _array(values, "biuf", "0 and 1")
     if not np.isin(mask, (0, 1)).all():
         raise ValueError("is no mask of 0 and 1")
     return mask.astype(bool)
 
 
-def _said(value: Any) -> str | tuple[Mapping[str, str], ...]:
+def _said(value: Any) -> str | tuple[Mapping[str, Any], ...]:
     if isinstance(value, str):
         return _text(value)
-    if isinstance(value, Mapping):
-        raise ValueError(f"has fields of its own ({listed(value)}), which have to be put beside it (docs/formats.md)")
     if not isinstance(value, LISTS) or not len(value):
-        raise ValueError("is neither a text nor a list of messages")
-    if all(isinstance(message, str) for message in value):
-        raise ValueError("is a list of texts, and not of messages; give a line for each, or messages (docs/formats.md)")
-    if all(isinstance(message, Integral) for message in value):
-        raise ValueError("is a list of token ids; name it so (--field prompt_ids=NAME, --field response_ids=NAME)")
-    return tuple(_message(place, message) for place, message in enumerate(value))
+        raise ValueError(_NO_CHAT)
+    return tuple(map(_message, value))
 
 
-def _asked(value: Any) -> str | tuple[Mapping[str, str], ...]:
+def asked(value: Any) -> str | tuple[Mapping[str, str], ...]:
     if isinstance(value, str) and _SHOWN_CHAT.fullmatch(value):
         raise ValueError("is a chat as Python shows it; give its messages, or their JSON (json.dumps)")
     return _said(value)
 
 
-def _message(place: int, message: Any) -> Mapping[str, Any]:
+def _message(message: Any) -> Mapping[str, Any]:
     try:
         fields = {key: message[key] for key in _KEYS if message.get(key) is not None}
         content = fields.get("content", "" if "tool_calls" in fields else None)
@@ -118,13 +103,10 @@ def _message(place: int, message: Any) -> Mapping[str, Any]:
             content = "".join(part["text"] for part in content)
         return fields | {"role": _text(fields.get("role")), "content": _text(content)}
     except (AttributeError, TypeError, KeyError, IndexError, ValueError):
-        lacks = (
-            f"has a message without a text as 'role' and 'content' (message {place}; docs/formats.md has converters)"
-        )
-        raise ValueError(lacks) from None
+        raise ValueError(_NO_CHAT) from None
 
 
-def _reply(value: Any) -> str:
+def reply(value: Any) -> str:
     said = _said(value)
     thoughts = [key for message in said if isinstance(message, dict) for key in _THOUGHTS if key in message]
     if thoughts:
@@ -149,10 +131,10 @@ def chat_of(value: Any) -> Any:
     return chat if chat and all(spoken) and all({"content", "tool_calls"} & {*message} for message in chat) else value
 
 
-def _tools(value: Any) -> list[Any] | None:
+def tools(value: Any) -> list[Any] | None:
     tools = _decoded(value)
-    listed = isinstance(tools, LISTS) and all(isinstance(tool, Mapping) for tool in tools)
-    return [*tools] or None if listed else None
+    named = isinstance(tools, LISTS) and all(isinstance(tool, Mapping) for tool in tools)
+    return [*tools] or None if named else None
 
 
 def joined(said: str | tuple[Mapping[str, str], ...]) -> str:
@@ -195,7 +177,7 @@ def verdict_of(value: Any) -> bool | None:
     return None if truth is None and not (_is_number(value) and value == -1) else truth == 1
 
 
-def _label(value: Any) -> float:
+def label(value: Any) -> float:
     if (label := _truth(value, LABELS)) is None:
         raise ValueError(
             f"is {shown(value)}, neither true nor false ({_WORDS}); if it is a reward, say so by --field reward=NAME"
@@ -203,50 +185,41 @@ def _label(value: Any) -> float:
     return label
 
 
-def _flag(value: Any) -> bool:
+def flag(value: Any) -> bool:
     if (truth := _truth(value, {"true": 1.0, "false": 0.0})) is None:
         raise ValueError(f"is {shown(value)}, neither true nor false")
     return bool(truth)
 
 
-def _reward(value: Any, info: ValidationInfo) -> float:
-    if isinstance(value, list):  # of every token
-        ids, words = info.data.get("response_ids"), len((info.data.get("response") or "").split())
-        tokens = words if ids is None else len(ids)
-        if 1 < len(value) < tokens or (ids is not None and any(value[tokens:])):
-            raise ValueError(
-                f"is a list of {len(value):,} rewards, which are not those of the response's tokens; give the one that "
-                "means correct (--field reward=NAME; docs/formats.md has converters)"
-            )
-        return sum(map(_number, value))
-    if isinstance(value, Mapping):
+def reward(value: Any) -> float:
+    if isinstance(value, (list, Mapping)):
         raise ValueError(
-            f"has values of its own ({listed(value)}); put the one that means correct beside it, and name it (--field "
-            "reward=NAME)"
+            "has values of its own; put the one that means correct beside it, and name it (--field reward=NAME; "
+            "docs/formats.md has converters)"
         )
     if not isinstance(value, str):
         return _number(value)
-    word = value.strip().lower()
     try:
-        return LABELS[word] if word in LABELS else _number(float(word))
+        label = _truth(value, LABELS)
+        return _number(float(value)) if label is None else label
     except ValueError:
         raise ValueError(f"is {shown(value)}, neither a finite number nor a label ({_WORDS})") from None
 
 
-def _confidence(value: Any) -> float:
+def confidence(value: Any) -> float:
     confidence = _number(value)
     if isinstance(value, bool) or not 0 <= confidence <= 1:
         raise ValueError(f"is {shown(value)}, not a confidence from 0 to 1")
     return confidence
 
 
-def _answer(value: Any) -> str | None:
+def answer(value: Any) -> str | None:
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
         raise ValueError(f"is {shown(value)}, neither a text nor a number")
     return str(value).strip() or None
 
 
-def _step(value: Any) -> int:
+def step(value: Any) -> int:
     named = _STEP.fullmatch(value) if isinstance(value, str) else None
     value = int(named[1]) if named else value
     if not _is_number(value) or not 0 <= value < 2**31 or value != int(value):
@@ -254,7 +227,7 @@ def _step(value: Any) -> int:
     return int(value)
 
 
-def _name(value: Any) -> int | str:
+def name(value: Any) -> int | str:
     if isinstance(value, str):
         return _text(value)
     if not _is_number(value) or not (isinstance(value, Integral) or math.isfinite(value)):
@@ -262,14 +235,14 @@ def _name(value: Any) -> int | str:
     return int(value) if value == int(value) else str(value)
 
 
-def _finish_reason(value: Any) -> str | None:
+def finish_reason(value: Any) -> str | None:
     reason = value.get("type") if isinstance(value, Mapping) else value  # SGLang: {"type": "stop", "matched": 151645}
     if not isinstance(reason, str):
         raise ValueError("is no text, such as stop or length")
     return re.sub(r"^finish_?reason[._]", "", reason.strip().lower()) or None  # as enumerations are shown
 
 
-def _stop(value: Any) -> int | str | None:
+def stop(value: Any) -> int | str | None:
     """A matched string, or the id of a matched token; None where an engine says neither."""
     if isinstance(value, list) and len(value) > 1:
         raise ValueError("has several strings, and not the one that ended the response")
@@ -277,35 +250,18 @@ def _stop(value: Any) -> int | str | None:
     return value if isinstance(value, (int, str)) and not isinstance(value, bool) and value != "" else None
 
 
-def _mapping(value: Any) -> Mapping[str, Any] | None:
+def mapping(value: Any) -> Mapping[str, Any] | None:
     mapping = _decoded(value)
     if not isinstance(mapping, Mapping):
         raise ValueError(f"is {shown(value)}, and no values by name")
     return mapping
 
 
+def model(value: Any) -> str:
+    return str(value if isinstance(value, Mapping) else name(value))
+
+
 TokenIds = Annotated[np.ndarray, PlainValidator(_token_ids)]
 """At least one id, int64 (n,), from 0 to 2**31 - 1."""
-Said = Annotated[str | tuple[Mapping[str, str], ...], PlainValidator(_asked)]
-"""A text that can be encoded, or a chat: at least one message with what chat templates read (`_KEYS`)."""
-Name = Annotated[int | str, PlainValidator(_name)]
+Name = Annotated[int | str, PlainValidator(name)]
 """A number or a text that tells one thing from others."""
-Mask = Annotated[np.ndarray, PlainValidator(_mask)]
-"""0 or 1 of every token, bool (n,)."""
-LogProbabilities = Annotated[np.ndarray, PlainValidator(_log_probabilities)]
-"""Of every token, float32 (n,), at most 0."""
-Tools = Annotated[list[Any] | None, PlainValidator(_tools)]
-Fields = Annotated[Mapping[str, Any] | None, PlainValidator(_mapping)]
-"""Values by their names, also as the text of their JSON."""
-Reply = Annotated[str, PlainValidator(_reply)]
-"""A text, or the texts of messages."""
-Label = Annotated[float, PlainValidator(_label)]
-Flag = Annotated[bool, PlainValidator(_flag)]
-Reward = Annotated[float, PlainValidator(_reward)]
-Step = Annotated[int, PlainValidator(_step)]
-FinishReason = Annotated[str | None, PlainValidator(_finish_reason)]
-Stop = Annotated[int | str | None, PlainValidator(_stop)]
-Confidence = Annotated[float, PlainValidator(_confidence)]
-Answer = Annotated[str | None, PlainValidator(_answer)]
-Model = Annotated[str, PlainValidator(lambda value: str(value if isinstance(value, Mapping) else _name(value)))]
-QuestionId = Annotated[str, PlainValidator(lambda value: str(_name(value)))]

@@ -54,7 +54,7 @@ def test_a_fit_warns_where_nothing_says_which_responses_were_cut(own, fit, caplo
         caplog.clear()
         assert fit(own.verl, *flags, to=f"{told}") == 0
         warned = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
-        assert any(said.startswith("the files do not say which responses were cut") for said in warned) == told
+        assert any("rows do not say whether they were cut at the limit" in said for said in warned) == told
 
 
 def test_responses_beyond_the_limit_and_the_mean_confidence_are_told(tmp_path, own, score, capsys, caplog, monkeypatch):
@@ -178,7 +178,7 @@ def test_swapped_folders_and_answers_within_a_chat_are_told(tmp_path, own, score
     said = [{"role": "user", "content": "1 + 1?"}, {"role": "assistant", "content": "2"}]
     lines(tmp_path / "chat.jsonl", {"messages": said})
     assert score(tmp_path / "chat.jsonl") == 2
-    assert "by --field response=FIELD, or move the assistant's last message into one" in capsys.readouterr().err
+    assert "such as the last message of a chat, has to be put beside it first" in capsys.readouterr().err
 
 
 def test_a_list_of_rows_is_a_table(own, table):

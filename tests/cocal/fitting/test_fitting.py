@@ -149,7 +149,7 @@ def test_steps_may_lie_in_any_order(tmp_path, own, fit, source):
 def test_a_field_of_another_name_is_mapped(capsys, fit, source):
     lines(source, *(row | {"verdict": int(row.pop("correct"))} for row in read_lines(source)))
     assert fit(source) == 2
-    assert "no field is a label (correct, reward)" in capsys.readouterr().err
+    assert "none of the fields correct, reward is there" in capsys.readouterr().err
     assert fit(source, "--field", "correct=verdict") == 0
     assert "verdict as correct" in capsys.readouterr().out
     refused = {"x=verdict": "no such meaning", "correct=no": "no such field"}

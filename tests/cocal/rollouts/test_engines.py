@@ -34,17 +34,12 @@ IMAGE = [{"role": "user", "content": [{"type": "image"}, {"type": "text", "text"
 TEMPLATED = "It is <tool_call>5</tool_call><|im_end|>\n<|im_start|>user\n<tool_response>5"
 PLAIN = "5 ?\nuser\n<tool_response>\n5\n</tool_response>\nassistant\nIt is 5."
 LLAMA = "import sympyipython\n\n5assistant\n\nIt is 5."
-SEVERAL, MEDIA, EMPTY = "its response has several messages", "it has images or other media", "its response is empty"
+SEVERAL = "it has several messages or responses; give a line for each response (docs/formats.md)"
+MEDIA, EMPTY = "it has images or other media", "its response is empty"
 TURNS = "its response has several turns, such as the words of a tool"
-CALLED = {"prompt_tokens": [5], "response_tokens": [6], "reward": 1.0, "request_info": {"tool_calleds": True}}
-UNCALLED = CALLED | {"request_info": {"tool_calleds": False}}
 USELESS = {
     "several messages": (row(), row(response=MULTIPLE), SEVERAL),
-    "several responses": (
-        row(),
-        row(response=["It is 5.", "6"]),
-        "it has several responses; give a line for each (docs/formats.md)",
-    ),
+    "several responses": (row(), row(response=["It is 5.", "6"]), SEVERAL),
     "several messages as JSON": (row(), row(response=json.dumps(MULTIPLE)), SEVERAL),
     "a call": (row(), row(response=[MULTIPLE[0] | {"tool_calls": [{"id": "1"}]}]), "its response calls a tool"),
     "turns beside ids": (LINE, LINE | {"response": TEMPLATED}, TURNS),
@@ -56,7 +51,6 @@ USELESS = {
     "an image": (row(), row(prompt=IMAGE), MEDIA),
     "a mask": (LINE | {"response_mask": [1, 1]}, LINE | {"response_mask": [1, 0]}, MASKED),
     "a mask of both": (LINE | {"loss_mask": [0, 0, 0, 1, 1]}, LINE | {"loss_mask": [0, 0, 0, 0, 1]}, MASKED),
-    "open-instruct's tools": (UNCALLED, CALLED, "it called a tool"),
     "no text": (verl(), verl(output=""), EMPTY),
     "no ids": (LINE, LINE | {"response_ids": []}, EMPTY),
     "no words": (row(), row(response=[{"role": "assistant", "content": ""}]), EMPTY),
@@ -119,25 +113,14 @@ def test_the_field_that_gives_way_is_named(tmp_path):
     assert "fields: input, response, correct, step; only where these are missing: prompt" in notes
 
 
-def test_a_reward_is_a_sum_over_tokens_alone(tmp_path):
-    """Where ids say how many there are, or the text has more words."""
-    shown = {name: value for name, value in LINE.items() if name != "correct"}
-    sums = [[0.25, 0.75], [0.0, 1.0, 0.0], [1.0]]  # of each token, with padding, and of the whole
-    found, _ = noted(lines(tmp_path / "1.jsonl", *(shown | {"reward": one} for one in sums)))
-    assert [one.label for one in found] == [1.0] * 3
-    for given in (shown | {"reward": [1.0, 0.0, 0.5]}, row(correct=None, reward=[1.0, 0.0])):
-        with pytest.raises(ContractError, match=r"field 'reward' is a list of [23] rewards, which are not those"):
-            noted(lines(tmp_path / "2.jsonl", given))
-
-
 def test_what_contradicts_the_reason_of_an_end_is_told(tmp_path):
     pairs = [(False, "length"), (True, "stop"), (True, "length"), (False, "stop")]
     given = (row(truncated=cut, finish_reason=reason) for cut, reason in pairs)
     found, notes = noted(lines(tmp_path / "1.jsonl", *given))
     assert [sample.truncated for sample in found] == [cut for cut, _ in pairs]
     assert notes == [
-        "in 1 of 4 rows truncated=False contradicts finish_reason='length', which is not read",
-        "in 1 of 4 rows truncated=True contradicts finish_reason='stop', which is not read",
+        "in 1 of 4 rows truncated=False contradicts finish_reason='length', and is read",
+        "in 1 of 4 rows truncated=True contradicts finish_reason='stop', and is read",
     ]
 
 
@@ -156,7 +139,7 @@ def test_lines_without_steps_have_groups_of_their_file(tmp_path, own):
     np.testing.assert_allclose(table["group_accuracy"], [1 / 2, 1 / 2, 1 / 3, 1 / 3, 1 / 3])
 
 
-def test_a_file_that_is_there_twice_is_refused_and_what_is_passed_over_is_said(tmp_path, caplog):
+def test_what_is_passed_over_is_said(tmp_path, caplog):
     lines(tmp_path / "1.jsonl", row(), row(correct=False))
     for name in ("2.jsonl.gz", "2.jsonl.1.gz", "2.jsonl.bak", "._2.jsonl", "3.ndjson", "4.CSV", "notes.txt"):
         lines(tmp_path / name, row())
@@ -164,9 +147,6 @@ def test_a_file_that_is_there_twice_is_refused_and_what_is_passed_over_is_said(t
     assert f"files beside the rollouts are not read: 6, such as {tmp_path}/._2.jsonl" in caplog.text
     caplog.clear()
     assert (len(noted(tmp_path / "1.jsonl")[0]), caplog.text) == (2, "")
-    lines(tmp_path / "1 (copy).jsonl", row(), row(correct=False))
-    with pytest.raises(ContractError, match=r"1\.jsonl: holds the same rollouts as 1 \(copy\)\.jsonl; delete one"):
-        noted(tmp_path)
 
 
 def test_a_bound_of_rewards_is_none_of_verdicts(tmp_path, own):

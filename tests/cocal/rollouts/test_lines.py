@@ -33,7 +33,7 @@ def test_another_word_is_answered_with_the_remedy(tmp_path):
     path = lines(tmp_path / "other.jsonl", TEXT | {"reward": "-0.75"}, TEXT | {"reward": "high"})
     assert "line 2: field 'reward' is 'high', neither a finite number nor a label" in sentence(samples, path)
     path = lines(tmp_path / "parts.jsonl", TEXT | {"reward": {"score": 1, "format": 0.5}})
-    assert "has values of its own (score, format); put the one that means correct beside it" in sentence(samples, path)
+    assert "has values of its own; put the one that means correct beside it" in sentence(samples, path)
 
 
 def test_steps_are_numbers_or_named_as_folders_are(tmp_path):
@@ -46,7 +46,7 @@ def test_steps_are_numbers_or_named_as_folders_are(tmp_path):
 
 def test_a_text_within_a_list_is_told_from_messages(tmp_path):
     path = lines(tmp_path / "mine.jsonl", TEXT | {"messages": ["What is 5 + 6?"]})
-    assert "field 'messages' is a list of texts, and not of messages; give a line for each" in sentence(samples, path)
+    assert "field 'messages' is neither a text nor a list of messages" in sentence(samples, path)
 
 
 def test_an_empty_mask_beside_a_text_says_nothing(tmp_path):

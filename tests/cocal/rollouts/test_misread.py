@@ -26,7 +26,7 @@ OPENED = HEAD + BEGIN + "{% if thinking is defined and thinking %}<think>{% endi
     [
         (OPENS, "", {}, r"never ends its thought \(</think> is missing\), as in 6 of 6 rows"),
         (OPENS, "I add.</think>", {}, None),
-        (NAMED, "I add.</think>", {}, r"without thinking \(it has </think>\), .*--template-field .*it reads thinking"),
+        (NAMED, "I add.</think>", {}, r"it has </think>\); give --template-field .*it reads thinking"),
         (NAMED, "I add.</think>", {"template_fields": {"thinking": True}}, None),
         (SWITCH, "<think>I add.</think>", {}, r"without thinking .*give --thinking"),
         (SWITCH, "<think>I add.</think>", {"thinking": True}, None),
@@ -36,7 +36,7 @@ OPENED = HEAD + BEGIN + "{% if thinking is defined and thinking %}<think>{% endi
         (CHANNEL, "thought\nI add.", {}, r"it has <channel\|>\)"),
         (COMMAND, COMMANDED, {}, r"it has <\|END_THINKING\|>\).*\(it reads reasoning\)"),
         (COMMAND, COMMANDED, {"template_fields": {"reasoning": True}}, None),
-        (OPENED, "I add.</think>", {}, r"it has </think>\), .*\(it reads thinking\)"),
+        (OPENED, "I add.</think>", {}, r"it has </think>\); .*\(it reads thinking\)"),
         (OPENED, "I add.</think>", {"template_fields": {"thinking": True}}, None),
         (OPENED, "", {}, None),
     ],
@@ -51,7 +51,7 @@ def test_thoughts_stand_behind_prompts_that_open_them(reading, template, before,
 
 def test_where_a_template_has_no_switch_ids_are_the_remedy(reading):
     template = HEAD.replace("{{ m.content }}", "{{ m.content.split('</think>')[-1] }}") + BEGIN + "{% endif %}"
-    with pytest.raises(ContractError, match=r"it has </think>\), .*give exact ids \(prompt_ids\) when"):
+    with pytest.raises(ContractError, match=r"it has </think>\); give exact ids \(prompt_ids\), as in 6"):
         reading(template, *answers("I add.</think>"))
 
 
@@ -162,7 +162,7 @@ def test_parts_of_texts_and_thoughts_are_no_media(reading):
     tokenizer, found = reading(SWITCH, *answers(prompt=asked))
     assert "user\n1 + 3?<|im_end|>" in tokenizer.decode(found.rows["prompt_ids"][1])
     said = [{"type": "thinking", "thinking": "I add."}, {"type": "text", "text": "4"}]
-    with pytest.raises(ContractError, match=r"field 'response' has a message without a text"):
+    with pytest.raises(ContractError, match=r"field 'response' is neither a text nor a list of messages"):
         reading(SWITCH, *answers(response=[{"role": "assistant", "content": said}]))
     with pytest.raises(ContractError, match=r"6 rows left out: it has images or other media"):
         reading(SWITCH, *answers(image_url="https://there/one.png"))
@@ -174,9 +174,9 @@ def test_parts_of_texts_and_thoughts_are_no_media(reading):
         (
             {"prompt": "What is 1 + 3?", "response": "What is 1 + 3? It is 4."},
             "prompt",
-            "the whole prompt stands again",
+            "the response begins with the whole",
         ),
-        ({"prompt_ids": [5, 6, 7, 8, 9], "response_ids": [5, 6, 7, 8, 9, 3, 2]}, "prompt", "the whole prompt stands"),
+        ({"prompt_ids": [5, 6, 7, 8, 9], "response_ids": [5, 6, 7, 8, 9, 3, 2]}, "prompt", "response begins with the"),
         (
             {"prompt_ids": [9, 5, 6, 7, 8, 9, 2], "response_ids": [5, 6, 7, 8, 9, 2]},
             "prompt",
@@ -232,12 +232,12 @@ def test_ids_of_prompts_without_the_template_are_warned_of(micro_checkpoint, rea
         {"prompt_ids": tokenizer(text)["input_ids"], "response_ids": [7, k, 2], "correct": k > 5} for k in (4, 5, 6)
     ]
     reading(template, *rows)
-    said = "not as the chat template begins a reply, as in 3 of 3 rows here; give what the policy read (add_generation_"
+    said = "not as the chat template begins a reply, as in 3 of 3 rows; give what this model read"
     assert (said in caplog.text) == (ids != "ends" and bool(template))
     caplog.clear()
     if template:
         reading(template, *({"prompt": text, "response": "4", "correct": right} for right in (True, False)))
-        assert ("as in 2 of 2 rows here; give what the policy read" in caplog.text) == (ids == "stops")
+        assert ("begins a reply, as in 2 of 2 rows" in caplog.text) == (ids == "stops")
 
 
 def test_a_limit_that_responses_exceed_is_refused_and_one_is_found(reading):
@@ -245,17 +245,15 @@ def test_a_limit_that_responses_exceed_is_refused_and_one_is_found(reading):
     counts = [25, 24, 23, 23, 23, 5]
     rows = [{"prompt": "?", "response": "x" * count, "correct": count > 5} for count in counts]
     (note,) = (note for note in reading(SWITCH, *rows)[1].notes if "cut at the limit" in note)
-    assert note.endswith("(--max-response-length); the longest response has 25 tokens, and 3 have 23")
+    assert note.endswith("longest has 25 tokens, and 3 have 23: give the limit of the training (--max-response-length)")
     assert reading(SWITCH, *rows, max_response_length=23)[1].rows["truncated"].tolist() == [True] * 5 + [False]
     with pytest.raises(
         ContractError, match=r"5 of 5 responses that would count as cut are longer than .* 22 \(up to 25\)"
     ):
         reading(SWITCH, *rows, max_response_length=22)
     (note,) = (note for note in reading(SWITCH, *rows, max_response_length=30)[1].notes if "were cut" in note)
-    assert note.endswith(
-        "the 0 without an end within 30 tokens count so; the longest response has 25; 3 have 23: if that was the "
-        "limit, give --max-response-length 23"
-    )
+    assert note.startswith("6 rows do not say whether they were cut at the limit, and 0 of them count so; the longest")
+    assert note.endswith("3 have 23: give the limit of the training (--max-response-length)")
 
 
 def test_ids_without_an_end_token_are_told(reading):
@@ -269,10 +267,7 @@ def test_what_some_rows_say_of_their_end_counts(reading):
     rows = [row | {"finish_reason": "length" if k < 2 else "stop"} for k, row in enumerate(answers())]
     del rows[5]["finish_reason"]
     _, found = reading(SWITCH, *rows)
-    assert any(
-        note.startswith("1 rows do not say whether they were cut at the limit, and count as complete; 2 others")
-        for note in found.notes
-    )
+    assert any(note.startswith("1 rows do not say whether they were cut at the limit, and 0 ") for note in found.notes)
 
 
 @pytest.mark.parametrize(
@@ -329,22 +324,11 @@ def test_names_of_evaluations_are_told_from_others(tmp_path):
     assert all(f"/{name}.jsonl" in found.said[0] for name in evaluations)
 
 
-def test_copies_of_a_file_in_other_folders_are_said(tmp_path):
-    paths = [lines(tmp_path / folder / "rollouts.jsonl", *answers()) for folder in "abc"]
-    other = lines(tmp_path / "d" / "rollouts.jsonl", *answers("I add. "))
-    assert find([paths[0], other]).said == ()
-    for places in (paths, [path.parent for path in paths]):
-        (said,) = find(places).said
-        assert said == f"2 files hold the same rollouts as another, such as {paths[1]} and {paths[0]}"
-
-
 def test_no_evaluation_is_taken_for_the_training_beside_it(tmp_path, caplog):
     """verl writes where `trainer.rollout_data_dir` and `trainer.validation_data_dir` say."""
     for folder in ("dump", "validation"):
         lines(tmp_path / folder / "5.jsonl", *answers(folder))
-    with pytest.raises(
-        ContractError, match=rf"{tmp_path}/dump: is not searched, as .* \(validation/5\.jsonl\); give the"
-    ):
+    with pytest.raises(ContractError, match=r"tell of an evaluation \(validation/5\.jsonl\); give those of the"):
         find([tmp_path])
     (tmp_path / "dump").rename(tmp_path / "train_rollouts")
     lines(tmp_path / "gen" / "5.jsonl", *answers("gen"))
@@ -367,4 +351,4 @@ def test_rows_of_an_evaluation_are_left_out_and_said(reading, name, split):
 def test_repeated_rows_are_counted(reading):
     rows = answers()
     notes = reading(SWITCH, *rows, *rows[:2], json.loads(json.dumps(rows[3])))[1].notes
-    assert any(note.startswith("3 rows repeat step, prompt, response and label of another") for note in notes)
+    assert any(note.startswith("3 rows repeat prompt, response and label of others") for note in notes)

@@ -9,9 +9,7 @@ from cocal.errors import ContractError
 @pytest.mark.parametrize("name", ["sys_prompt", "thinking_text", "stop"])
 def test_a_field_of_the_prompt_or_the_response_is_not_dropped(reading, name):
     rows = answers(**{name: "Be strict."})
-    with pytest.raises(
-        ContractError, match=rf"line 1: the field '{name}' \('Be strict.'\) may (be a part of|have ended)"
-    ):
+    with pytest.raises(ContractError, match=rf"line 1: the field '{name}' \('Be strict.'\) may be a part of what"):
         reading(SWITCH, *rows)
     assert len(reading(SWITCH, *rows, ignored=(name,))[1].rows) == 6
 
@@ -19,25 +17,25 @@ def test_a_field_of_the_prompt_or_the_response_is_not_dropped(reading, name):
 @pytest.mark.parametrize(
     ("outer", "value", "said"),
     [
-        ("options", ["four", "five"], "field 'options' \\('four five'\\) may be a part"),
-        ("choices", {"label": ["A"], "text": ["four"]}, "field 'choices' \\('A four'\\)"),
+        ("options", ["four", "five"], "field 'options' "),
+        ("choices", {"label": ["A"], "text": ["four"]}, "field 'choices' "),
         ("full_prompt", "Think first.\nWhat is 1 + 3?", "field 'full_prompt' "),
-        ("options", {"temperature": 0.7, "stop": ["</a>"]}, "field 'stop' \\('</a>'\\) may have ended the response"),
+        ("options", {"temperature": 0.7, "stop": ["</a>"]}, "field 'stop' "),
         ("systemPrompt", "Be strict.", "field 'systemPrompt' "),
-        ("system_prompts", ["Be strict."], "field 'system_prompts' \\('Be strict.'\\)"),
-        ("chatHistory", [{"role": "user", "content": "Bonjour"}], "field 'chatHistory' \\('Bonjour'\\)"),
+        ("system_prompts", ["Be strict."], "field 'system_prompts' "),
+        ("chatHistory", [{"role": "user", "content": "Bonjour"}], "field 'chatHistory' "),
         ("tool_definitions", [{"name": "adder"}], "field 'tool_definitions' "),
-        ("extra_body", {"chat_template_kwargs": {"effort": "high"}}, "field 'chat_template_kwargs' \\('high'\\)"),
-        ("sampling_params", {"stop": ["</a>"], "n": 4}, "field 'stop' \\('</a>'\\) may have ended the response"),
+        ("extra_body", {"chat_template_kwargs": {"effort": "high"}}, "field 'chat_template_kwargs' "),
+        ("sampling_params", {"stop": ["</a>"], "n": 4}, "field 'stop' "),
         ("reasoning_trace", "I add.", "field 'reasoning_trace' "),
         ("reasoning_details", [{"text": "I add."}], "field 'reasoning_details' "),
         ("raw_response", "I add. It is 4.", "field 'raw_response' "),
         ("completion", "I add. It is 4.", "field 'completion' "),
         ("metadata", {"system_prompt": "Be strict."}, "field 'system_prompt' "),
-        ("request", {"stop": ["</a>"]}, "field 'stop' \\('</a>'\\) may have ended the response"),
+        ("request", {"stop": ["</a>"]}, "field 'stop' "),
         ("stop_strs", ["</a>"], "field 'stop_strs' "),
         ("generation", {"until": ["</a>"]}, "field 'until' "),
-        ("template_args", {"effort": "high"}, "field 'effort' \\('high'\\)"),
+        ("template_args", {"effort": "high"}, "field 'effort' "),
         ("date", "today", "field 'date' "),
         ("turns", [{"role": "system", "content": "Be strict."}], "field 'turns' "),
         ("role_prompt", "You are a teacher.", "field 'role_prompt' "),
@@ -79,7 +77,7 @@ def test_fields_that_are_no_part_of_the_prompt_stay_unread(reading):
     sent = [row | {"full_prompt": RENDERED.replace("1", str(k))} for k, row in enumerate(chats)]
     assert len(reading(SWITCH, *sent)[1].rows) == 6
     short = [row | {"system_prompt": f"Say {row['messages'][0]['content']} again."} for row in chats]
-    with pytest.raises(ContractError, match=r"field 'system_prompt' \('Say What is 0"):
+    with pytest.raises(ContractError, match=r"field 'system_prompt' \('Say What is"):
         reading(SWITCH, *short)
 
 
@@ -94,7 +92,7 @@ def test_ends_that_have_not_come_and_answers_of_an_api_are_no_parts(reading):
 def test_a_reason_of_the_end_is_no_stop_string(reading):
     tokenizer, found = reading(SWITCH, *answers(finish_reason="stop", stop_reason="end_turn"))
     assert tokenizer.decode(found.rows["response_ids"][1]) == "It is 4.<|im_end|>"
-    with pytest.raises(ContractError, match=r"it ended by 'done'.*; or give --ignore finish_reason, if the policy"):
+    with pytest.raises(ContractError, match=r"it ended by 'done'.*, or give --ignore finish_reason if the policy"):
         reading(SWITCH, *answers(finish_reason="done"))
     for name in ("finish_reason", "stop_reason"):
         tokenizer, found = reading(SWITCH, *answers(**{name: "done"}), ignored=("finish_reason",))
@@ -117,8 +115,8 @@ def test_a_prompt_beside_the_chat_that_is_read_is_a_part_of_it(reading, name):
     rows = [{"messages": chat, "response": str(k), "correct": k == 4} for k in range(6)]
     for same in ("1 + 3?", RENDERED.replace("What is 1", "1")):
         assert len(reading(SWITCH, *(row | {name: same} for row in rows))[1].rows) == 6
-    with pytest.raises(ContractError, match=rf"line 1: the field '{name}' \('Solve.'\) may be a part of prompt"):
+    with pytest.raises(ContractError, match=rf"line 1: the field '{name}' \('Solve.'\) may be a part of what"):
         reading(SWITCH, *(row | {name: "Solve."} for row in rows))
     other = [{name: "Solve.", "input": "1 + 3?", "output": row["response"], "score": row["correct"]} for row in rows]
-    with pytest.raises(ContractError, match=rf"the field '{name}' \('Solve.'\) may be a part of prompt"):
+    with pytest.raises(ContractError, match=rf"the field '{name}' \('Solve.'\) may be a part of what"):
         reading(SWITCH, *other)

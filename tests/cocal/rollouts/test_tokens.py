@@ -2,16 +2,12 @@
 write them; rows that the model cannot have read are refused, odd ones warned of."""
 
 import json
-import os
 import re
-from datetime import datetime
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from tokenizers.processors import TemplateProcessing
 
-from cocal import Companion
 from cocal.errors import ContractError
 from cocal.models.loading import Vocabulary, load_policy, read_vocabulary
 from cocal.models.text import turn_end
@@ -19,9 +15,7 @@ from cocal.rollouts.encoding import Encoder
 from cocal.rollouts.format import Reading
 from cocal.rollouts.lines import Fields
 from cocal.rollouts.sample import Sample
-from hand_rows import lines
 from micro import change_json, own_copy
-from own_rollouts import read_lines
 
 TEMPLATES = json.loads(Path(__file__).with_name("templates.json").read_text(encoding="utf-8"))
 """The tokenizer's end and beginning, the template, and the token that ends a turn."""
@@ -168,7 +162,7 @@ def test_padding_by_the_end_or_the_beginning_of_texts_is_taken_off(spoken):
     assert found.prompt.tolist() == [begin, 40]
 
 
-def test_padding_within_is_refused_unless_a_mask_tells_it(spoken):
+def test_padding_within_and_a_mask_that_tells_of_padding_are_refused(spoken):
     vocabulary = spoken("Qwen")
     pad, turn = (vocabulary.tokenizer.convert_tokens_to_ids(one) for one in ("<|pad|>", "<|im_end|>"))
     line = {"prompt_ids": [41, pad, pad, 42], "response_ids": [50, pad, pad, 51, turn, 43]}
@@ -176,17 +170,8 @@ def test_padding_within_is_refused_unless_a_mask_tells_it(spoken):
         encoded(vocabulary, line)
     with pytest.raises(ContractError, match="row 0: the prompt has padding within it"):
         encoded(vocabulary, line | {"response_ids": [50, turn]})
-    mask = [1, 0, 0, 1, 1, 0, 0, 1, 1, 0]
-    (found,) = encoded(vocabulary, line | {"attention_mask": mask})
-    assert (found.prompt.tolist(), found.response.tolist()) == ([41, 42], [50, 51, turn])
-    (found,) = encoded(vocabulary, line | {"prompt_ids": [41, 42], "attention_mask": mask[4:]})
-    assert (found.prompt.tolist(), found.response.tolist()) == ([41, 42], [50, 51, turn])
-    wrong = {"9 values, but there are 4 prompt_ids and 6 response_ids": line | {"attention_mask": mask[1:]}}
-    either = {"prompt_ids": [41, 42, 43], "response_ids": [50, 51, turn], "attention_mask": [1, 1, 0]}
-    wrong["3 values, but there are 3 prompt_ids and 3 response_ids"] = either  # it may be of the one or of the other
-    for said, given in wrong.items():
-        with pytest.raises(ContractError, match=f"attention_mask has {said}; give one"):
-            encoded(vocabulary, given)
+    with pytest.raises(ContractError, match="row 0: attention_mask tells of padding; give ids without it"):
+        encoded(vocabulary, line | {"attention_mask": [1, 0, 0, 1, 1, 0, 0, 1, 1, 0]})
 
 
 def test_thoughts_calls_and_tools_reach_the_template(spoken):
@@ -225,26 +210,13 @@ def test_thoughts_calls_and_tools_reach_the_template(spoken):
 DATED = "{% if strftime_now is defined %}{{ strftime_now('%d %b %Y') }}{% endif %}\n" + CHATML
 
 
-def test_a_template_that_writes_the_day_writes_that_of_the_file(own, fit, tmp_path, caplog, monkeypatch):
+def test_a_template_that_writes_the_day_is_warned_of(own, tmp_path, caplog):
     folder = own_copy(own.checkpoint, tmp_path / "model")
+    Encoder(load_policy(folder))
+    assert caplog.text == ""
     (folder / "chat_template.jinja").write_text(DATED)
-    seen = []
-    encode = Encoder.encode
-    monkeypatch.setattr(Encoder, "encode", lambda self, rows, **how: seen.append(encode(self, rows, **how)) or seen[-1])
-    source = lines(tmp_path / "in.jsonl", *own.as_texts())
-    os.utime(source, (0, datetime(2026, 3, 7, 12).timestamp()))
-    assert fit(source, "--model", folder) == 0
-    assert f"for which 07 Mar 2026 is taken, that of {source}" in caplog.text
-    decode = own.policy.tokenizer.decode
-    assert decode(seen[0][0].prompt).startswith("07 Mar 2026<|im_start|>")
-    assert own.score(source, tmp_path / "out.jsonl", model=folder, companion=tmp_path / "companion") == 0
-    assert decode(seen[-1][0].prompt).startswith("07 Mar 2026<|im_start|>")
-    companion, policy = Companion.from_pretrained(tmp_path / "companion"), load_policy(folder)
-    again = companion.score(*policy, [seen[-1][0].prompt], [seen[-1][0].response])[0]
-    assert again == pytest.approx(read_lines(tmp_path / "out.jsonl")[0]["confidence"], abs=1e-6)
-    caplog.clear()
-    companion.score(*policy, ["1?"], ["1"])
-    assert f"for which {datetime.now():%d %b %Y} is taken, today" in caplog.text
+    Encoder(load_policy(folder))
+    assert "the chat template writes the day, for which today is taken" in caplog.text
 
 
 @pytest.mark.parametrize("name", ["Qwen", "Gemma", "Llama"])
@@ -319,7 +291,7 @@ def test_markers_that_are_no_special_tokens_show_a_template_s_text(spoken):
     [
         (
             {"messages": [*CHAT, {"role": "assistant", "content": "19"}], "response": "19"},
-            "the chat ends with the assistant's reply; give the messages before it as the prompt",
+            "the chat ends with the assistant's reply; give that as the response",
         ),
         ({"messages": [{"role": "user", "content": "no"}], "response": "19"}, "refuses the chat (never no)"),
         (
@@ -335,14 +307,14 @@ def test_a_row_that_the_model_cannot_have_read_is_refused(own, encoder, line, me
 
 def test_a_row_that_was_hardly_meant_so_is_warned_of(encoder, caplog):
     """A prompt that stands within the response, and the marker of another model."""
-    good = [{"prompt": "1?", "response": "1? 1"}, {"prompt": ASKED, "response": "19 of those <|im_end|>"}]
-    good += [{"prompt_ids": [5, 6], "response_ids": [5, 6, 2]}, {"prompt": "a <|b| c", "response": "x < y > z"}]
+    good = [{"prompt": "1?", "response": "1"}, {"prompt": ASKED, "response": "19 of those <|im_end|>"}]
+    good += [{"prompt": "a <|b| c", "response": "x < y > z"}]
     encoder.encode(rows(*good))
     assert caplog.text == ""
     twice = {"messages": CHAT, "response": f"user\n{ASKED}\nassistant\n19"}
     encoder.encode(rows(*good, twice, twice, {"prompt": "1?", "response": "1<|eot_id|>"}))
-    assert "row 4: the whole prompt stands again in the response, as in 2 of 7 rows" in caplog.text
-    assert "row 6: the text has the chat marker <|eot_id|>, which this model's tokenizer lacks" in caplog.text
+    assert "row 3: the whole prompt stands again in the response, as in 2 of 6 rows" in caplog.text
+    assert "row 5: the text has the chat marker <|eot_id|>, which this model's tokenizer lacks" in caplog.text
 
 
 @pytest.mark.parametrize("name", TEMPLATES)
@@ -382,10 +354,3 @@ def test_a_limit_decides_what_was_cut_of_ids_without_an_end(spoken, limit, cut):
     line = {"prompt_ids": [5, 6], "response_ids": [30, 31, 32]}
     (one,) = encoded(spoken("Qwen"), line, max_response_length=limit)
     assert (one.truncated, one.response.tolist()) == (cut, [30, 31, 32])
-
-
-def test_another_tokenizer_than_the_model_s_is_warned_of(own, caplog):
-    for size, strange in ((384, False), (400, False), (383, True), (500, True)):
-        caplog.clear()
-        Encoder(SimpleNamespace(tokenizer=own.policy.tokenizer, vocabulary=size, ends=frozenset({2})))
-        assert (f"the tokenizer has 384 tokens, but the model's embedding has {size} rows" in caplog.text) == strange
