@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import entry_points
 from importlib.util import find_spec
-from typing import Any
 
 from cocal.companion.settings import Target
 from cocal.engines.states import FIRST_RUNNER, engine_settings
@@ -79,15 +78,6 @@ def check_flags(flags: Sequence[str], withholds: bool) -> None:
         meant = [other for other in refused if other == name or (len(name) > 2 and other.startswith(name))]
         if meant:
             raise ConfigError(f"{flag}: this flag of vLLM cannot be given here: {refused[meant[0]]}")
-
-
-def check_engine(config: Any) -> None:
-    """Refuse by a ConfigError an engine whose settings (vLLM's `VllmConfig`) the companion does not fit after all."""
-    transfer = config.kv_transfer_config
-    if config.speculative_config is not None or transfer is None or transfer.kv_connector != CONNECTOR.split(":")[1]:
-        raise ConfigError(
-            "vLLM has another KV connector than the companion, or a speculative method; leave out what asks for it"
-        )
 
 
 def check_vllm() -> None:

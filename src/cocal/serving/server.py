@@ -32,7 +32,7 @@ from cocal.models.loading import read_vocabulary
 from cocal.rollouts.encoding import Encoder
 from cocal.serving.bodies import ConfidenceBody, other_mode, steered, telling
 from cocal.serving.choices import Shown, of_response, streamed, whole
-from cocal.serving.launch import Served, check_engine
+from cocal.serving.launch import Served
 from cocal.serving.scoring import OTHER_MODE, RECORDER, STEERED, FollowedEngine, Recorder, Scorer
 
 _COMPANION = Gauge(
@@ -177,7 +177,6 @@ class Plugin:
 
     async def init_state(self, engine_client: Any, state: Any, args: Any) -> None:
         """Load the companion's facts, and follow what the engine generates."""
-        check_engine(engine_client.vllm_config)
         extra = engine_client.vllm_config.kv_transfer_config.kv_connector_extra_config
         state.cocal = Service(engine_client, Served(**extra), Path(args.model))
         for handler in (state.openai_serving_chat, state.openai_serving_completion, state.openai_serving_responses):

@@ -161,10 +161,9 @@ def test_writes_of_wrong_shape_rows_lengths_or_values_are_refused(tmp_path: Path
     [
         ({"layer": 2}, r"layer 2 is not stored; the store holds \[1, 3\]"),
         ({"poolings": ("prompt",)}, "pooling 'prompt'"),
-        ({"stop": 11}, "rows 5 to 11"),
     ],
 )
-def test_unknown_labels_and_rows_are_refused(store: Path, asked, message):
+def test_unknown_labels_are_refused(store: Path, asked, message):
     with pytest.raises(ContractError, match=message):
         open_features(store).read(**{"start": 5, "stop": 6} | asked)
 
