@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from cocal.errors import ConfigError
-from cocal.runtime.places import plain
 
 _KIN = {"train", "import-rollouts", "import-checkpoints"}
 """Commands that make the same kind of results, each with another engine: each may replace what another has made."""
@@ -22,8 +21,6 @@ _STUDIES = {"results"}
 """Flags of the results of whole studies, among which other results may be written."""
 _WORDS = {"model", "companion", "companions", "first", "second", "stages", "input", "inputs", "responses", "features"}
 """Flags whose words name inputs, some of them as KIND=PATH."""
-_LONGEST = 220
-"""Bytes of a name; hidden files beside it have longer ones, and file systems allow 255."""
 
 
 class Kind(NamedTuple):
@@ -85,20 +82,12 @@ def check_outputs(options: argparse.Namespace) -> None:
 
 
 def _check_place(path: Path, folder: bool) -> None:
-    """Refuse a place where nothing can be written, and a file in the place of a folder or the other way round."""
-    if len(os.fsencode(path.name)) > _LONGEST:
-        raise ConfigError(f"{path}: the name is longer than {_LONGEST} bytes; give a shorter one")
-    if path.is_dir() and not folder:
-        raise ConfigError(f"{path}: is a folder, but the command writes a file; name a file, such as one in it")
-    if path.exists() and not path.is_dir() and (folder or not path.is_file()):
-        what = "file, but the command writes a folder" if folder else "device, but the command writes a file"
-        raise ConfigError(f"{path}: is a {what}; give another name")
-    plain(path)
-    above = next(place for place in (path, *path.absolute().parents) if os.path.lexists(place))
-    if not above.exists():
-        raise ConfigError(f"{above}: is a symbolic link that leads nowhere; delete it, or write elsewhere")
-    if above != path and not above.is_dir():
-        raise ConfigError(f"{path}: {above} is a file, so nothing can lie below it; write elsewhere")
+    """Refuse a file in the place of a folder or the other way round, a device, and a link that leads nowhere."""
+    kind, other = ("folder", "file") if folder else ("file", "folder or a device")
+    if path.exists() and not (path.is_dir() if folder else path.is_file()):
+        raise ConfigError(f"{path}: is a {other}, but the command writes a {kind}; give another name")
+    if path.is_symlink() and not path.exists():
+        raise ConfigError(f"{path}: is a symbolic link that leads nowhere; delete it, or write elsewhere")
 
 
 def _check_replaced(path: Path, kind: Kind, options: argparse.Namespace) -> None:

@@ -20,7 +20,7 @@ PROCESSOR_ONLY = "COCAL_PROCESSOR_ONLY"
 SECOND_RUNNER = "VLLM_USE_V2_MODEL_RUNNER"
 """The environment variable that says whether vLLM uses its second model runner, as GPUs do by default since 0.29. All
 that we do with vLLM was tried with the first one alone."""
-_QUERY = ("nvidia-smi", "--query-gpu=name,memory.total,compute_cap,driver_version", "--format=csv,noheader,nounits")
+_QUERY = ("nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader,nounits")
 _GRANTED = ("SLURM_JOB_GPUS", "SLURM_STEP_GPUS", "CUDA_VISIBLE_DEVICES")
 """Variables that list a job's GPUs, by SLURM or by the user."""
 _NONE = {"", "-1", "NoDevFiles"}
@@ -28,11 +28,10 @@ _NONE = {"", "-1", "NoDevFiles"}
 
 
 class Gpu(NamedTuple):
-    """A GPU that the driver lists: its name, GiB of memory, and compute capability, such as 8.9."""
+    """A GPU that the driver lists: its name and GiB of memory."""
 
     name: str
     memory: float
-    capability: float
 
 
 def listed_gpus() -> str:
@@ -43,13 +42,13 @@ def listed_gpus() -> str:
 
 
 def parse_gpus(listing: str, visible: str | None) -> tuple[tuple[Gpu, ...], str | None]:
-    """GPUs and driver in the output of `nvidia-smi`, a line for each GPU: name, MiB, compute capability, driver.
+    """GPUs and driver in the output of `nvidia-smi`, a line for each GPU: name, MiB, driver.
 
     Of CUDA_VISIBLE_DEVICES, if it is set (`visible`), numbers choose GPUs, and other names are counted.
     """
-    rows = [[cell.strip() for cell in line.split(",")] for line in listing.splitlines() if line.count(",") == 3]
-    gpus = [Gpu(name, float(memory) / 1024, float(capability)) for name, memory, capability, _ in rows]
-    driver = rows[0][3] if rows else None
+    rows = [[cell.strip() for cell in line.split(",")] for line in listing.splitlines() if line.count(",") == 2]
+    gpus = [Gpu(name, float(memory) / 1024) for name, memory, _ in rows]
+    driver = rows[0][2] if rows else None
     if visible is not None:
         chosen = [word for word in visible.split(",") if word.strip() not in _NONE]
         numbers = [int(word) if word.strip().isdecimal() else k for k, word in enumerate(chosen)]

@@ -10,11 +10,7 @@ import errno
 import fcntl
 import logging
 import os
-import shlex
 import socket
-import sys
-import textwrap
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -34,14 +30,14 @@ def hold(folder: Path) -> None:
         return
     file.parent.mkdir(parents=True, exist_ok=True)
     while file not in _held:
+        descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o666)  # for writing, which locks on NFS need
         try:
-            descriptor = locked(file)
-        except BlockingIOError:
-            text = file.read_text(errors="replace") if file.exists() else ""
-            writer, _, remedy = text.partition("\n")
-            writer, remedy = writer or "a process that has just begun", remedy or f"fuser --kill {file}"
-            raise BusyError(busy(folder, [writer], remedy)) from None
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
+            holder = os.read(descriptor, 500).decode()
+            os.close(descriptor)
+            if isinstance(error, BlockingIOError):
+                raise BusyError(busy(folder, [f"process {holder}"], f"kill {holder}")) from None
             if error.errno not in _NO_LOCKS:
                 raise
             logging.warning("%s: this file system has no locks; start no second run of this folder", folder)
@@ -50,22 +46,8 @@ def hold(folder: Path) -> None:
             _held[file] = descriptor
         else:  # its holder has deleted it before it was locked, so that it would keep nobody out
             os.close(descriptor)
-    command = textwrap.shorten(shlex.join(sys.argv), 160, placeholder=" ...")  # settings make a command long
-    writer = f"process {os.getpid()} on {socket.gethostname()}, since {time.strftime('%Y-%m-%d %H:%M:%S')}: {command}"
-    remedy = f"kill {os.getpid()} on {socket.gethostname()}"
     os.ftruncate(descriptor, 0)
-    os.write(descriptor, f"{writer}\n{remedy}".encode())
-
-
-def locked(file: Path) -> int:
-    """The descriptor of a file, made if need be, that this process has locked; an OSError says that it cannot."""
-    descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o666)  # for writing, which locks on NFS need
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(descriptor)
-        raise
-    return descriptor
+    os.write(descriptor, f"{os.getpid()} on {socket.gethostname()}".encode())
 
 
 def release(folder: Path) -> None:

@@ -21,7 +21,7 @@ _SPACE_TEXT = re.compile(
     r"|inline_container.*unexpected pos|PytorchStreamWriter failed writing",  # torch.save does not say why
     re.IGNORECASE,
 )
-_PLACE = {errno.EROFS, errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.ELOOP}
+_PLACE = {errno.EROFS, errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG}
 """Errors of a path that cannot be written or read as it is."""
 _MEMORY = re.compile(
     r"(can't|cannot|unable to) allocate|out of memory|bad_alloc|can't start new thread|failed to map segment",

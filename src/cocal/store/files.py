@@ -76,7 +76,7 @@ def read_frame(path: str | Path, contract: "Contract", columns: Sequence[str] | 
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from cocal.store.parquet import UNREADABLE, check_lists, damaged, read_table  # needs the extra `fit`
+    from cocal.store.parquet import UNREADABLE, batches, check_lists, damaged  # needs the extra `fit`
 
     path = Path(path)
     files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
@@ -87,13 +87,17 @@ def read_frame(path: str | Path, contract: "Contract", columns: Sequence[str] | 
         if not file.exists():
             raise ContractError(absent(file))
         try:
-            check_seal(file)
+            sealed = check_seal(file)
             present = pq.read_schema(file).names
             wanted = contract.expected(present) if wanted is None else wanted
             missing = [name for name in wanted if name not in present]
             if missing:
                 raise ContractError(f"{file}: column {missing[0]!r} is missing; contract: {contract.name}")
-            tables.append(read_table(file, wanted))
+            if sealed:
+                whole = pq.read_table(file, columns=wanted, partitioning=None, page_checksum_verification=True)
+            else:  # a user's own table, which may hold dictionaries
+                whole = pa.Table.from_batches(batches(file, wanted))
+            tables.append(whole)
         except UNREADABLE as error:
             raise damaged(file, error) from None
         for name in wanted:

@@ -16,8 +16,6 @@ from pydantic_core import from_json
 
 from cocal.errors import ContractError
 
-LONGEST_LINE = 32 * 2**20
-"""Bytes of a line. A response of 32,000 tokens with ids, mask and log-probabilities takes about one megabyte."""
 _SHOWN_NAMES, _FIRST = 20, 16
 _POINTER = b"version https://git-lfs"
 """Beginning of what git-lfs leaves in the place of a file that was not fetched."""
@@ -25,16 +23,11 @@ _POINTER = b"version https://git-lfs"
 
 def entries(path: Path) -> Iterator[tuple[str, str, dict[str, Any]]]:
     """The lines of a file that are not empty: file and line for error messages, the text, and what it holds. Raises a
-    ContractError if the file is missing or holds no line, or a line is too long or not a JSON object."""
+    ContractError if the file is missing or holds no line, or a line is not a JSON object."""
     some = False
     with regular(path, "JSON lines").open("rb") as lines:
-        for place, line in enumerate(iter(lambda: lines.readline(LONGEST_LINE + 1), b""), 1):
+        for place, line in enumerate(lines, 1):
             where = f"{path}: line {place}"
-            if len(line) > LONGEST_LINE:
-                raise ContractError(
-                    f"{where}: longer than {in_bytes(LONGEST_LINE)}, which is no line of one response; leave out "
-                    "fields that are not needed, or delete the line"
-                )
             content = line.removeprefix(codecs.BOM_UTF8).strip() if place == 1 else line.strip()
             if content:
                 some = True

@@ -1,7 +1,6 @@
 """Rows that somebody else wrote: each is read, or refused by one sentence that names file and row."""
 
 import os
-import re
 import zipfile
 from pathlib import Path
 
@@ -18,13 +17,12 @@ from cocal.errors import ContractError
 from cocal.fitting.about import About
 from cocal.rollouts.format import Reading
 from cocal.rollouts.formats import slime, trl
-from cocal.store import parquet, read_frame, rows
+from cocal.store import read_frame
 from cocal.store.contracts import RESPONSES
 from cocal.store.rows import entries
 from cocal_study.config.data import FileSettings
 from cocal_study.policy import jsonl
 from cocal_study.questions.loaders import load_files
-from cocal_study.store.contracts import JUDGEMENTS
 from hand_rows import FIXED, LINE, SLIME, TEXT, dump, lines, samples, sentence
 
 SCORED = {"question_id": 3, "response": "So \\boxed{12}", "confidence": 0.75, "correct": False, "answer": "12"}
@@ -162,36 +160,6 @@ def test_damaged_dumps_and_tables_are_named(tmp_path):
                 path.write_bytes(damaged)
                 said = sentence(read, path, "acc")
                 assert said is None or str(path) in said
-
-
-def test_a_line_has_a_bound(tmp_path, monkeypatch):
-    monkeypatch.setattr(rows, "LONGEST_LINE", 2_000)
-    assert refusal("lines of ids", tmp_path, LINE | {"note": "x" * 3_000}).endswith(
-        "line 2: longer than 1.953 KiB, which is no line of one response; leave out fields that are not needed, or "
-        "delete the line"
-    )
-    assert refusal("lines of ids", tmp_path, LINE | {"note": "x" * 1_000}) is None
-
-
-def test_a_table_has_a_bound_whatever_its_values_are(tmp_path, monkeypatch):
-    """Repeated values take no space in a file: of numbers the metadata say how many there are, of texts they do not."""
-    monkeypatch.setattr(parquet, "LARGEST_TABLE", 2**20)
-    path = tmp_path / "completions_00003.parquet"
-    repeated, few = ["x" * 5_000] * 400, ["a"] * 400
-    parts = {"parts": [[0.5] * 1_000] * 400}
-    coded = pa.array(repeated).dictionary_encode()
-    texts = {"prompt": few, "completion": few}
-    for columns in (texts | {"prompt": repeated}, texts | {"completion": coded}, texts | parts):
-        pq.write_table(pa.table(columns | {"r": [1.0] * 400}), path)
-        assert path.stat().st_size < 60_000
-        said = sentence(lambda: list(parquet.batches(path)))
-        assert re.match(rf"{path}: \S+ KiB that become more than 1 MiB when they are read; write the rows into", said)
-        assert sentence(trl.read, path, "r") == (None if "parts" in columns else said), "only what is needed counts"
-    pq.write_table(pa.table({"key": ["k" * 32] * 400, "reply": repeated, "engine": few}), path)
-    with pytest.raises(ContractError, match="that become more than 1 MiB when they are read"):
-        read_frame(path, JUDGEMENTS)
-    with pytest.raises(ContractError, match="that become more than 1 MiB when they are read"):
-        questions(path)
 
 
 def test_lists_of_a_table_are_lists_of_the_right_kind(tmp_path):

@@ -53,7 +53,7 @@ def two_gpus(monkeypatch, tmp_path):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")  # so that the test's own value is put back
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
-    monkeypatch.setattr(gpus, "listed_gpus", lambda: "A, 24564, 8.9, 580.65\nB, 24564, 8.9, 580.65\n")
+    monkeypatch.setattr(gpus, "listed_gpus", lambda: "A, 24564, 580.65\nB, 24564, 580.65\n")
     monkeypatch.setattr(gpus.tempfile, "gettempdir", lambda: str(tmp_path))
     yield monkeypatch
     for name in (*"0123", "7-0"):

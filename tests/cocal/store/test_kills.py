@@ -1,10 +1,7 @@
-"""A kill at any operation on files: what is left is whole, is recognised, or is swept by the next run."""
+"""A kill at any operation on files: what is left is whole, or is recognised."""
 
-import errno
-import fcntl
 import shutil
 from pathlib import Path
-from unittest.mock import Mock
 
 import pytest
 
@@ -59,7 +56,7 @@ def test_a_run_never_resumes_from_half_a_folder(tmp_path, end):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("folder", [False, True], ids=["file", "folder"])
-def test_the_next_write_sweeps_what_a_killed_one_has_left(tmp_path, folder):
+def test_a_killed_write_leaves_the_whole_of_the_old_or_of_the_new(tmp_path, folder):
     def write(text):
         with atomic_path(tmp_path / "target") as partial:
             if folder:
@@ -72,33 +69,14 @@ def test_the_next_write_sweeps_what_a_killed_one_has_left(tmp_path, folder):
     for _ in killed_at_each_operation(lambda: write("new")):
         found += [file.read_text() for file in tmp_path.glob("target" + "/inner" * folder)]
         write("old")
-        assert [entry.name for entry in tmp_path.iterdir()] == ["target"]
+        assert {entry.name for entry in tmp_path.glob("[!.]*")} == {"target"}
     assert found == sorted(found, reverse=True)
     assert {*found} == {"old", "new"}
 
 
-def test_the_scratch_folder_of_a_living_process_is_not_swept(tmp_path):
+def test_two_writers_of_one_file_do_not_mix(tmp_path):
     with atomic_path(tmp_path / "target") as partial:
         partial.write_text("slow")
         write_text(tmp_path / "target", "fast")
-        assert partial.exists()
     assert (tmp_path / "target").read_text() == "slow"
-
-
-def test_only_scratch_folders_of_the_same_target_are_swept(tmp_path):
-    """A download that can be resumed, and the scratch folders of other targets."""
-    (tmp_path / ".target.partial").touch()
-    for name in (".target.b.abcdefgh.partial", ".other.abcdefgh.partial", ".target.abcdefgh.partial"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "half").touch()
-    write_text(tmp_path / "target", "new")
-    left = {".target.partial", ".target.b.abcdefgh.partial", ".other.abcdefgh.partial", "target"}
-    assert {entry.name for entry in tmp_path.iterdir()} == left
-
-
-def test_nothing_is_swept_where_there_are_no_locks(tmp_path, monkeypatch):
-    (tmp_path / ".target.abcdefgh.partial").mkdir()
-    monkeypatch.setattr(fcntl, "flock", Mock(side_effect=OSError(errno.ENOLCK, "No locks available")))
-    write_text(tmp_path / "target", "new")
-    assert (tmp_path / "target").read_text() == "new"
-    assert (tmp_path / ".target.abcdefgh.partial").exists()
+    assert [entry.name for entry in tmp_path.iterdir()] == ["target"]

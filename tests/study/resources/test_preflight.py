@@ -12,8 +12,8 @@ from cocal_study.resources.preflight import Machine, Run, check, fitting_card, o
 from cocal_study.resources.slurm import Site
 
 LISTING = """\
-NVIDIA GeForce RTX 4090, 24564, 8.9, 580.65.06
-NVIDIA H100 80GB HBM3, 81559, 9.0, 580.65.06
+NVIDIA GeForce RTX 4090, 24564, 580.65.06
+NVIDIA H100 80GB HBM3, 81559, 580.65.06
 """
 RTX, H100 = parse_gpus(LISTING, None)[0]
 GOOD = Machine((RTX,), "580.65.06", obstacle=None)
@@ -30,7 +30,7 @@ def study(repository):
 
 
 def test_gpus_are_read_from_the_driver():
-    assert Gpu("NVIDIA GeForce RTX 4090", 24564 / 1024, 8.9) == RTX
+    assert Gpu("NVIDIA GeForce RTX 4090", 24564 / 1024) == RTX
     assert parse_gpus(LISTING, None) == ((RTX, H100), "580.65.06")
     assert parse_gpus(LISTING, "1") == ((H100,), "580.65.06")
     assert parse_gpus(LISTING, "GPU-8d5a") == ((RTX,), "580.65.06"), "one of them, whichever"
@@ -103,7 +103,7 @@ def test_the_profile_must_ask_for_the_gpus_of_the_study(study):
 def test_a_run_of_the_workflow_is_refused_before_its_first_job(repository, tmp_path):
     fake = tmp_path / "bin/nvidia-smi"
     fake.parent.mkdir()
-    fake.write_text("#!/bin/sh\necho 'NVIDIA GeForce RTX 4090, 12288, 8.9, 580.65.06'\n")
+    fake.write_text("#!/bin/sh\necho 'NVIDIA GeForce RTX 4090, 12288, 580.65.06'\n")
     fake.chmod(0o755)
     flags = ["--configfile", "config/single-gpu.yaml", "--cores", "2", "--directory", tmp_path / "run"]
     flags += ["--resources", "gpus=1"]
