@@ -291,7 +291,9 @@ def _seed_tables(cell: _Cell, dataset: str, rows: pd.DataFrame, expected: tuple[
     tables = {int(seed): table for seed, table in rows.sort_values("response_id").groupby("seed")}
     wanted = (UNSEEDED,) if set(tables) == {UNSEEDED} else expected
     if set(tables) != set(wanted):
-        raise ContractError(f"{where} has seed(s) {_list([*tables])}; needed are all of {_list(expected)}, or {UNSEEDED}")
+        raise ContractError(
+            f"{where} has seed(s) {_list([*tables])}; needed are all of {_list(expected)}, or {UNSEEDED}"
+        )
     return [tables[seed] for seed in wanted]
 
 
