@@ -42,6 +42,13 @@ _TRAINING = re.compile("train(?:ing)?", re.IGNORECASE)
 """What other rows say in such a field."""
 
 
+def several_versions(entry: Mapping[str, Any]) -> str | None:
+    """A doubt, if a row names several versions of the weights (slime's and others' lists, AReaL's first and last)."""
+    named = entry.get("weight_versions", [entry.get("head_version"), entry.get("tail_version")])
+    versions = {str(version) for version in (named if isinstance(named, LISTS) else ()) if version is not None}
+    return "the response was written by several versions of the policy's weights" if len(versions) > 1 else None
+
+
 def splits(entries: Iterable[Mapping[str, Any]]) -> set[str]:
     """Names of the fields by which some rows say that they are of the training."""
     return {n for entry in entries for n, v in entry.items() if isinstance(v, str) and _TRAINING.fullmatch(v)}

@@ -217,7 +217,9 @@ def samples(
         if not entry.keys() <= seen.keys():
             seen |= entry
         useless = why or exclusions.evaluated(entry, {*reading.ignored, *reading.fields.values()}, told_by)
-        yield Sample.read(where, left_out=useless) if useless else fields.sample(entry, where)
+        sample = Sample.read(where, left_out=useless) if useless else fields.sample(entry, where)
+        doubt = sample.doubt or exclusions.several_versions(entry)
+        yield sample.model_copy(update={"doubt": doubt}) if doubt else sample
     known = {"markers", *TALKERS, *FIELDS, *FIELDS["mask"], *seen, *reading.fields.values()}
     if seen:
         notes.update(f"--ignore {name}: there is no such field or check" for name in {*reading.ignored} - known)

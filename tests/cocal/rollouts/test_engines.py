@@ -124,6 +124,13 @@ def test_what_contradicts_the_reason_of_an_end_is_told(tmp_path):
     ]
 
 
+def test_several_versions_of_the_weights_in_one_response_are_counted(tmp_path):
+    versions = [{"weight_versions": [3, 3, 4]}, {"weight_versions": [4, 4]}, {"head_version": 4, "tail_version": 5}]
+    found, notes = noted(lines(tmp_path / "1.jsonl", *(row(**named) for named in versions)))
+    assert not any(sample.left_out for sample in found)
+    assert notes == ["in 2 of 3 rows the response was written by several versions of the policy's weights"]
+
+
 def test_answers_that_look_like_chats_turns_or_media_are_answers(tmp_path):
     said = ['[{"role": "admin", "name": "Bob"}]', "[{'role': 'x'}] is what Python prints"]
     said += ["Greet the user\nand the assistant\n"]

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Strict
 
 from cocal.errors import ContractError, first_line
-from cocal.rollouts.exclusions import MEDIA, other_words
+from cocal.rollouts.exclusions import MEDIA, other_words, several_versions
 from cocal.rollouts.format import Format
 from cocal.rollouts.sample import Sample
 from cocal.rollouts.values import Name, TokenIds
@@ -102,6 +102,7 @@ def _sample(entry: Any, where: str, reward_key: str, ignored: Collection[str]) -
         mask=None if {"mask", "loss_mask"} & {*ignored} else entry.get("loss_mask"),
         reward=_reward(entry.get("reward"), where, reward_key) if reward_key else None,
         left_out=why,
+        doubt=several_versions(entry),
     )
 
 
