@@ -72,8 +72,9 @@ def check_fixed_responses(tables: Sequence[pd.DataFrame]) -> list[dict[str, int 
     if again.any():
         row = merged[again].iloc[0]
         raise ContractError(
-            f"{row['backbone']} {row['algorithm']} {row['step']} {row['dataset']}: {row['method']} has two different "
-            "predictions for a response; predict both files with the same companions"
+            f"{row['backbone']} {row['algorithm']} {row['step']} {row['dataset']}: {row['method']} (steps "
+            f"{row['source_step']}, seed {row['seed']}) has two different predictions for response "
+            f"{row['response_id']} ({again.sum()} such row(s)); predict both files with the same companions"
         )
     check_shared_responses(merged)
     looked_at = []

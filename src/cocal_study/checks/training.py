@@ -34,10 +34,11 @@ def check_groups(table: pd.DataFrame, source: str | Path) -> dict[str, int]:
     the numbers of groups, of responses in each, and of groups whose accuracy would change after filtering."""
     group = groups_of(table)
     size, sizes = int(table["sample"].max()) + 1, np.bincount(group)
-    if (sizes != size).any():
+    if (partial := (sizes != size)[group]).any():
+        row = int(np.flatnonzero(partial)[0])
         raise ContractError(
-            f"{source}: a question has fewer than the {size} sampled responses of its group; give whole groups, "
-            "truncated responses included"
+            f"{source}: response {table['response_id'].iloc[row]} (row {row}) is in a group of fewer than the {size} "
+            f"sampled responses ({partial.sum()} such row(s)); give whole groups, truncated responses included"
         )
     correct, kept = table["correct"].to_numpy(), ~table["truncated"].to_numpy()
     accuracy = np.bincount(group, weights=correct) / sizes
@@ -99,7 +100,10 @@ def check_disjoint(fit: Fit, table: pd.DataFrame, held_out: np.ndarray) -> dict:
         {normalised(text) for text in table["question"][rows].unique()} for rows in _partition(fit, table, held_out)
     )
     if shared := sorted(training & validation):
-        raise ContractError(f"{fit.folder}: {shared[0]!r} is in training and in validation; split by question")
+        raise ContractError(
+            f"{fit.folder}: question {shared[0]!r} has responses in training and in validation "
+            f"({len(shared)} such question(s)); the split must go by question"
+        )
     return fit.with_numbers(training_questions=len(training), validation_questions=len(validation))
 
 
@@ -107,13 +111,18 @@ def check_truncation(fit: Fit, table: pd.DataFrame, held_out: np.ndarray) -> dic
     """Check that the companions used exactly the responses of their prefix that are not truncated (appendix A.1), by
     numbers that are recomputed from the table. The arguments are those of `check_disjoint`."""
     training, validation = _partition(fit, table, held_out)
-    counts = training.sum(), validation.sum()
+    for part, rows, steps in zip(("training", "validation"), (training, validation), fit.spec.prefix, strict=True):
+        column = f"{part}_responses"
+        if getattr(fit.spec, column) != rows.sum():
+            raise ContractError(
+                f"{fit.folder}: {column} is {getattr(fit.spec, column)}, but steps 1 to {steps} hold {rows.sum()} that "
+                "are not truncated; fit the companions anew, on the responses of this study"
+            )
     share = float(1 - table["correct"].to_numpy()[training].mean())
-    same_share = math.isclose(share, fit.spec.training_error_share, abs_tol=1e-9)
-    if not same_share or counts != (fit.spec.training_responses, fit.spec.validation_responses):
+    if not math.isclose(share, fit.spec.training_error_share, abs_tol=1e-9):
         raise ContractError(
-            f"{fit.folder}: the companions say of the responses that they learnt from what does not hold of those of "
-            "their steps that are not truncated; fit them anew, on the responses of this study"
+            f"{fit.folder}: training_error_share is {fit.spec.training_error_share:.6f}, but {share:.6f} of the "
+            "training responses are incorrect; fit the companions anew"
         )
     prefix = (table["step"] <= fit.spec.steps).to_numpy()
     return fit.with_numbers(

@@ -25,12 +25,18 @@ def policy_cell(method: str, step: int) -> tuple[str, int]:
 
 def read_cell(cube: xr.Dataset, cell: Mapping[str, str | int], metrics: Sequence[str] = METRICS) -> pd.DataFrame:
     """Read metrics of one cell, which has one label for each dimension of the cube except `metric`. Raises
-    ContractError if the cube lacks the cell or a metric.
+    ContractError if the cube has other dimensions, or lacks the cell or a metric.
 
     The result has one row for each metric, with the columns metric, value, lower, upper (bootstrap interval over the
     questions), n, those of `RATES`, and seed_sd (standard deviation over the seeds).
     """
     file = cube.encoding.get("source", "metrics")  # xarray records the path of the file here
+    dims = [str(name) for name in cube["n"].dims]
+    if set(dims) != set(cell):
+        raise ContractError(
+            f"{file}: the cube has the dimensions {', '.join(dims)}, but {', '.join(cell)} are needed. A sweep over "
+            "companions has its own cube: give the other one"
+        )
     if missing := [name for name in metrics if name not in cube.indexes["metric"]]:
         raise ContractError(f"{file}: the cube has no metric {missing[0]}; make it anew with `cocal metrics --scores`")
     where = ", ".join(f"{name} {label}" for name, label in cell.items() if name != "seed")

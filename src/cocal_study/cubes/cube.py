@@ -291,9 +291,15 @@ def _seed_tables(cell: _Cell, dataset: str, rows: pd.DataFrame, expected: tuple[
     tables = {int(seed): table for seed, table in rows.sort_values("response_id").groupby("seed")}
     wanted = (UNSEEDED,) if set(tables) == {UNSEEDED} else expected
     if set(tables) != set(wanted):
-        raise ContractError(
-            f"{where} has seed(s) {_list([*tables])}; needed are all of {_list(expected)}, or {UNSEEDED}"
-        )
+        missing = [seed for seed in wanted if seed not in tables]
+        extra = [seed for seed in tables if seed not in wanted]
+        problem = f"lacks seed(s) {_list(missing)}" if missing else f"has unexpected seed(s) {_list(extra)}"
+        raise ContractError(f"{where} {problem}; a method has all of {_list(expected)} or only {UNSEEDED}")
+    shared = ["question_id", "response_id", "correct", "truncated"]
+    first = tables[wanted[0]]
+    for seed in wanted[1:]:
+        if not np.array_equal(tables[seed][shared], first[shared]):
+            raise ContractError(f"{where}: seed {seed} has other responses than seed {wanted[0]}; predict both anew")
     return [tables[seed] for seed in wanted]
 
 

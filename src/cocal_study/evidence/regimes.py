@@ -91,7 +91,10 @@ def together(points: pd.DataFrame, others: pd.DataFrame) -> pd.DataFrame:
     kept = others[~others["replicate"].isin(points["replicate"].unique())]
     order, before = (frame[_PLACE[:2]].drop_duplicates(ignore_index=True) for frame in (points, kept))
     if len(kept) and not before.equals(order):
-        raise ContractError("the replicates gathered before have other conditions: gather into an empty folder")
+        raise ContractError(
+            "replicates that were gathered before have other conditions than these: gather into an empty folder, and "
+            "run all replicates with one file of regimes"
+        )
     return order.merge(pd.concat([kept, points]).sort_values("replicate", kind="stable"), on=_PLACE[:2])
 
 

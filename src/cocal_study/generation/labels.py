@@ -34,7 +34,11 @@ def read_rollouts(folder: str | Path, questions: str | Path, steps: int) -> pd.D
     merged = prefix.merge(texts, on=_QUESTION, how="left", validate="many_to_one")
     unknown = merged[merged["question"].isna()]
     if len(unknown):
-        raise ContractError(f"{folder}: {questions} has no question {unknown['question_id'].iloc[0]!r}; give its set")
+        row = unknown.iloc[0]
+        raise ContractError(
+            f"{folder}: question {row['question_id']!r} of dataset {row['dataset']!r} (response "
+            f"{row['response_id']}) is not in {questions}; {len(unknown)} such row(s)"
+        )
     return merged
 
 
@@ -61,20 +65,29 @@ def groups_of(responses: pd.DataFrame) -> np.ndarray:
 def _check_chronological(rollouts: pd.DataFrame, source: str | Path) -> None:
     """Check that, from row to row, steps never decrease and response ids increase (section 4.1)."""
     for column, least in (("step", 0), ("response_id", 1)):
-        if (np.diff(rollouts[column].to_numpy()) < least).any():
+        early = np.flatnonzero(np.diff(rollouts[column].to_numpy()) < least)
+        if len(early):
+            row = early[0] + 1
+            before, after = rollouts[column].iloc[[row - 1, row]]
             raise ContractError(
-                f"{source}: rollouts must be in chronological order, but not every {column} is above the one before; "
-                "name the files so that they sort by step"
+                f"{source}: rollouts must be in chronological order, but column {column!r} goes from {before} to "
+                f"{after} at row {row}; name the files so that they sort by step"
             )
 
 
 def check_features(rollouts: pd.DataFrame, features: FeatureReader) -> None:
     """Check that each row of the features belongs to the same row of `rollouts`, a table from `read_rollouts`.
-    Raises ContractError if a row differs."""
+    Raises ContractError if a row differs; the error names the first one."""
+    if len(features) < len(rollouts):
+        raise ContractError(f"{features.path}: holds {len(features)} rows for {len(rollouts)} rollouts")
     for column in ("response_id", "question_id", "length"):
-        if not np.array_equal(getattr(features, column)[: len(rollouts)], rollouts[column].to_numpy()):
+        expected, stored = rollouts[column].to_numpy(), getattr(features, column)
+        different = np.flatnonzero(stored[: len(expected)] != expected)
+        if len(different):
+            row = different[0]
             raise ContractError(
-                f"{features.path}: its {column} differs from that of the rollouts; extract both from the same run"
+                f"{features.path}: {column} is {stored[row]!s} at row {row}, the rollouts have {expected[row]!s} "
+                f"({len(different)} such row(s)); extract features and rollouts from the same run"
             )
 
 
@@ -89,8 +102,11 @@ def _check_groups(rollouts: pd.DataFrame, folder: str | Path) -> None:
     size = rollouts["sample"].max() + 1
     complete = (groups["sample"].transform("size") == size) & (groups["sample"].transform("nunique") == size)
     mean = groups["correct"].transform("mean")
-    if (complete & ((mean - rollouts["group_accuracy"]).abs() > 1e-6)).any():
+    wrong = np.flatnonzero(complete & ((mean - rollouts["group_accuracy"]).abs() > 1e-6))
+    if len(wrong):
+        row = rollouts.iloc[wrong[0]]
         raise ContractError(
-            f"{folder}: a group_accuracy is not the share of correct responses; it must be taken over the whole group, "
-            "before truncated responses are filtered out"
+            f"{folder}: group_accuracy of response {row['response_id']} is {row['group_accuracy']:.4f}, but "
+            f"{mean[wrong[0]]:.4f} of its group's {size} responses are correct ({len(wrong)} such row(s)); it must "
+            "be taken over the whole group, before truncated responses are filtered out"
         )

@@ -109,7 +109,8 @@ def measure_latency(
     """
     for name, prompt_set in sets.items():
         if timing.samples > len(prompt_set.prompts):
-            raise ConfigError(f"{name} has only {len(prompt_set.prompts)} questions, not {timing.samples}; time fewer")
+            many = f"has only {len(prompt_set.prompts)} questions, not {timing.samples}"
+            raise ConfigError(f"{name} {many}; time fewer questions")
 
     def time_to_confidence(name: str, prompt_set: PromptSet) -> TimeToConfidence:
         """Mean times from a prompt to its confidence, one prompt after another, in transformers (F.4).

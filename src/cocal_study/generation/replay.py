@@ -40,7 +40,8 @@ class StepCheckpoints:
 
     The paper's approximation (appendix F.4) uses, for the steps after one stage and up to the next, the next stage's
     checkpoint. If the weights of every step were kept, each step uses the policy that sampled it. Raises ConfigError if
-    a stage has another name, or there are neither stages nor exact weights.
+    a stage has another name, or neither stages nor exact weights are given, and ContractError if there is no such
+    folder of exact weights.
 
     Args:
         stages: Policies of the stages in folders named step-N, the step after which they were saved.
@@ -57,8 +58,10 @@ class StepCheckpoints:
                 raise ConfigError(f"--checkpoints: {path} is not named step-N")
             if match:
                 checkpoints[int(match[2]) + (exact is not None and match[1] == "step-")] = path
+        if not checkpoints and exact is None:
+            raise ConfigError("--checkpoints: give the checkpoints of the stages, or weights of every step (--exact)")
         if not checkpoints:
-            raise ConfigError(f"{exact or '--checkpoints'}: no checkpoint of a stage or of every step (--exact)")
+            raise ContractError(f"{exact}: there is no such folder with the weights of every step")
         self._found = dict(sorted(checkpoints.items()))
 
     def of_step(self, step: int) -> Path:
@@ -141,7 +144,9 @@ def replay(
             started, table = time.monotonic(), tables[step]
             frame = read_frame(table, RESPONSES, _COLUMNS)
             if len(frame) != count:
-                raise ContractError(f"{table}: holds {len(frame)} rollouts, and step 1 has {count}; give whole steps")
+                raise ContractError(
+                    f"{table}: holds {len(frame)} rollouts, but step 1 has {count}; all steps need as many"
+                )
             ids = frame["prompt_ids"].tolist(), frame["response_ids"].tolist()
             writer.write((step - 1) * count, frame, pooled_states(policy, writer.layout, *ids, settings.batch_tokens))
             rate = sum(len(tokens) for part in ids for tokens in part) / (time.monotonic() - started)

@@ -52,9 +52,14 @@ def judge_set(sampled: pd.DataFrame, questions: pd.DataFrame, judge: Judge, *, p
     """
     texts = questions.set_index("question_id")[["dataset", "question", "answer", "aliases", "domain"]]
     ids = sampled["question_id"]
-    asked = texts["dataset"].iloc[0]
-    if not ids.isin(texts.index).all() or set(sampled["dataset"]) != {asked}:
-        raise ContractError(f"{source}: answers other questions than those of {asked!r}; give the set that was asked")
+    unknown = np.flatnonzero(~ids.isin(texts.index) | (sampled["dataset"] != texts["dataset"].iloc[0]))
+    if len(unknown):
+        first = unknown[0]
+        raise ContractError(
+            f"{source}: question {ids.iloc[first]!r} of set {sampled['dataset'].iloc[first]!r}, at row {first}, is not "
+            f"among the questions of {texts['dataset'].iloc[0]!r} ({len(unknown)} such row(s)); give the set that was "
+            "asked"
+        )
     return with_verdicts(sampled, texts.loc[ids], ids.tolist(), judge, pool=pool)
 
 

@@ -28,14 +28,18 @@ def asked_questions(rollouts: pd.DataFrame, questions: pd.DataFrame, steps: int,
     follow one another. Raises ContractError if steps or groups are incomplete, or if the training set lacks a question.
     """
     ordered = rollouts.sort_values("response_id")
-    whole = len(ordered) % (steps * group_size) == 0 and ordered["step"].nunique() == steps
-    groups = ordered["question_id"].to_numpy().reshape(-1, group_size if whole else 1)
-    if not whole or (groups != groups[:, :1]).any():
+    if len(ordered) % (steps * group_size) or ordered["step"].nunique() != steps:
         raise ContractError(
-            f"the rollouts are not those of {steps} steps with {group_size} responses per question, one question after "
-            "another; give the rollouts of this policy's training"
+            f"the rollouts hold {len(ordered)} responses of {ordered['step'].nunique()} steps, which are no {steps} "
+            f"steps with {group_size} responses per question; give the rollouts of this policy's training"
         )
+    groups = ordered["question_id"].to_numpy().reshape(-1, group_size)
+    if (groups != groups[:, :1]).any():
+        raise ContractError("the responses to one question do not follow one another in the rollouts; import them anew")
     places = pd.Index(questions["question_id"]).get_indexer(groups[:, 0])
     if (places < 0).any():
-        raise ContractError("the rollouts answer other questions than those of the training set; give their own set")
+        raise ContractError(
+            f"the rollouts answer question {groups[places < 0][0, 0]!r}, which is not in the training set; give the "
+            "set that the policy was trained on"
+        )
     return places.reshape(steps, -1)

@@ -4,10 +4,12 @@ import logging
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 
 import pandas as pd
 
 from cocal.errors import ContractError
+from cocal.store.damage import remedy
 from cocal_study.config.data import GivenSettings, Overlap, QuestionSourceSettings
 
 _TYPESETTING = re.compile(r"\\(?:left|right|[cl]?dots|text)(?![a-z])|\\[dt](?=frac)")
@@ -55,11 +57,22 @@ def settle(
     return training[~training["question_id"].isin(shared["training_id"])].reset_index(drop=True)
 
 
-def excluded_or_kept(built: Mapping[str, pd.DataFrame], sources: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+def excluded_or_kept(
+    built: Mapping[str, pd.DataFrame], sources: Mapping[str, pd.DataFrame], policy: Overlap, folder: Path
+) -> pd.DataFrame:
     """`overlaps` of the given training sets before `settle` with the column action: "kept" if the set that was built
-    of one asks the question, else "excluded"."""
+    of one and lies in `folder` asks the question, else "excluded". Raises ContractError if a training question is
+    kept that the policy excludes.
+    """
     shared = overlaps((dict(built) | dict(sources)).values())
     asked = {name: set(frame["question_id"]) for name, frame in built.items()}
     pairs = zip(shared["training_set"], shared["training_id"], strict=True)
     shared["action"] = ["kept" if question in asked[name] else "excluded" for name, question in pairs]
+    if policy == "exclude" and (shared["action"] == "kept").any():
+        row = shared[shared["action"] == "kept"].iloc[0]
+        table = folder / f"{row['training_set']}.parquet"
+        raise ContractError(
+            f"{table} still asks {row['training_id']}, which is {row['question_id']} of {row['dataset']}; "
+            f"{remedy(table)}"
+        )
     return shared

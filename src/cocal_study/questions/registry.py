@@ -104,6 +104,14 @@ class Entry(Model):
     note: str = ""
     corrections: tuple[Correction, ...] = ()
 
+    @field_validator("corrections")
+    @classmethod
+    def _once(cls, corrections: tuple[Correction, ...]) -> tuple[Correction, ...]:
+        cells = [(c.id, c.field) for c in corrections]
+        if len(set(cells)) != len(cells):
+            raise ValueError("a field of a row is corrected twice")
+        return corrections
+
 
 class Registry(Model):
     """The content of config/datasets.yaml, or the slice of it that a study needs."""
@@ -138,10 +146,19 @@ def known_wrong(sources: Mapping[str, RegisteredSettings], registry: Registry) -
 
 def registry_of(sources: Mapping[str, RegisteredSettings], path: str | Path) -> Registry:
     """The slice of the registry at `path` that a study needs; without registered sets, the file is not read. Raises
-    ConfigError if the file is missing or not valid, or a set is not in it."""
+    ConfigError if the file is missing or not valid, a set is not in it, or the study gives another number of
+    questions.
+    """
     if not sources:
         return Registry()
-    return parse_settings(Registry, str(path)).slice(source.name for source in sources.values())
+    registry = parse_settings(Registry, str(path)).slice(source.name for source in sources.values())
+    for dataset, source in sources.items():
+        known = registry.sets[source.name].questions
+        if source.questions is not None and known not in (None, source.questions):
+            raise ConfigError(
+                f"datasets.{dataset}: source.questions = {source.questions}, but {source.name} has {known} ({path})"
+            )
+    return registry
 
 
 def references(study: Study, registry: Registry) -> Iterator[str]:

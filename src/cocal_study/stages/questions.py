@@ -116,7 +116,7 @@ class Overlap(_Cached):
         loaded = load_registered(given.registered, self.registry, self.cache) | load_files(given.files)
         sets = {name: training[name] for name in loaded}
         sources = build_questions(sets, settings.world, settings.seed, loaded)
-        shared = excluded_or_kept(built, sources)
+        shared = excluded_or_kept(built, sources, settings.overlap, self.questions)
         write_text(self.output, shared.to_csv(index=False))
         for (name, action), rows in shared.groupby(["dataset", "action"]):
             named = ", ".join(rows["question_id"])

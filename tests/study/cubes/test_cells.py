@@ -39,6 +39,7 @@ def test_cells_are_stacked_under_the_parts_of_their_keys():
 @pytest.mark.parametrize(
     ("changes", "metrics", "message"),
     [
+        ({"layer": 2}, METRICS, "the cube has the dimensions backbone, .* are needed. A sweep over companions has its"),
         ({}, ALL, "^metrics: the cube has no metric brier; make it anew with `cocal metrics --scores`"),
         (
             {"dataset": "amc23"},

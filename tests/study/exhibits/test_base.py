@@ -115,6 +115,7 @@ ITERATIONS, COMPOSITION = (f"{name} --output x.pdf --layout LAYOUT" for name in 
             "cross_iteration --output x.pdf",
             "--layout: cross_iteration needs one; `snakemake --printshellcmds` prints",
         ),
+        ("overview --output x.pdf --layout {}", "--layout: overview is a diagram and shows no numbers; leave it out"),
         (
             "overview --output x.pdf --input metrics m.nc",
             "--input metrics: overview reads no files, and 1 of",
@@ -125,6 +126,7 @@ ITERATIONS, COMPOSITION = (f"{name} --output x.pdf --layout LAYOUT" for name in 
             "--input companions: composition reads metrics, companions (one or more), replicates_figure, "
             "and 0 of this kind are given",
         ),
+        ("main --output x.pdf", "--output: x.pdf must end in .tex; the other files are written beside it"),
         (f"{ITERATIONS} --input metrics m.nc", "m.nc: no such file"),
     ],
 )

@@ -125,8 +125,8 @@ def test_a_lost_table_or_policy_is_named(run, policies, tmp_path, capsys):
     for flags, message in (
         (["--checkpoints", policies[2]], "no checkpoint is of step 3 or later; the last one is of step 2"),
         (["--exact", tmp_path / "weights"], "no weights of the policy that sampled step 2"),
-        (["--exact", tmp_path / "none"], "no checkpoint of a stage or of every step"),
-        ([], "--checkpoints: no checkpoint of a stage"),
+        (["--exact", tmp_path / "none"], "there is no such folder with the weights of every step"),
+        ([], "--checkpoints: give"),
         (["--checkpoints", tmp_path / "final"], "final is not named step-N"),
     ):
         assert run(*flags) == 2
@@ -182,7 +182,7 @@ def test_prompts_of_another_schedule_or_features_of_responses_are_refused(prompt
     other = asked(tmp_path / "other", shift=1)
     assert main([*of_prompts(other, prompts[1], tmp_path), "--prompts"]) == 2
     said = capsys.readouterr().err
-    assert "prompts.zarr: its question_id differs from that of the rollouts" in said
+    assert "prompts.zarr: question_id is q-0 at row 0, the rollouts have q-1 (60 such row(s))" in said
     assert main(of_prompts(prompts[0], prompts[1], tmp_path)) == 2
     assert not (tmp_path / "out").exists()
 

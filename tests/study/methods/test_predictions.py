@@ -81,7 +81,7 @@ def test_coupled_methods_state_their_confidence_in_their_own_format(study, metho
     assert set(table["seed"]) == set(table["source_step"]) == {-1}
     assert table["correct"].tolist() == study.verbal["correct"].tolist()
     study.prompt_format = "verbal"
-    with pytest.raises(ConfigError, match=f"{method} needs responses of the .* policy in the {method} format"):
+    with pytest.raises(ConfigError, match=f"{method} needs responses in the {method} format; none are given"):
         study.run(method)
 
 
@@ -128,10 +128,10 @@ def test_fixed_responses_are_shared(study):
 @pytest.mark.parametrize(
     ("rows", "column", "value", "method", "message"),
     [
-        (3, "step", 40, "token-probability", "give those of sums and step 60"),
-        (3, "dataset", "products", "token-probability", "give those of sums and step 60"),
-        (4, "sample", 1, "token-probability", "must hold 0 to 1 once for every question"),
-        (POOL + 1, None, None, "token-probability", "must hold 0 to 1 once for every question"),
+        (3, "step", 40, "token-probability", "column 'step' is 40 at row 3, not 60"),
+        (3, "dataset", "products", "token-probability", "column 'dataset' is products at row 3, not sums"),
+        (4, "sample", 1, "token-probability", "question 'q0', sample 1, is missing or repeats"),
+        (POOL + 1, None, None, "token-probability", "question 'q1', sample 1, is missing or repeats"),
         (QUESTIONS * POOL - 1, None, None, "self-consistency", r"question 'q3' has 9 responses.*pool of 10"),
         ([5, 7], "answer_class", np.nan, "self-consistency", r"'answer_class' is null in 2 row\(s\), first in row 5"),
         (1, ["p_true", "p_true_mass"], np.nan, "p-true", "column 'p_true' is null for 1 .*response_id 1;"),
@@ -168,7 +168,7 @@ def test_confidences_of_another_form_name_the_method(study, monkeypatch, confide
 
 
 def test_a_method_of_another_policy_is_refused(study):
-    with pytest.raises(ConfigError, match="base-verbal needs responses of the base policy in"):
+    with pytest.raises(ConfigError, match="base-verbal is evaluated on responses of the base policy, not of grpo"):
         study.run("base-verbal")
     with pytest.raises(ConfigError, match="methods: none given"):
         study.run()

@@ -102,13 +102,13 @@ def test_questions_are_read_from_rollouts(resampled, questions):
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (lambda frame: frame[frame["step"] < 3], "not those of 3 steps with 4 responses"),
-        (lambda frame: frame.iloc[:-1], "not those of 3 steps with 4 responses"),
+        (lambda frame: frame[frame["step"] < 3], "hold 80 responses of 2 steps, which are no 3 steps with 4"),
+        (lambda frame: frame.iloc[:-1], "hold 119 responses of 3 steps"),
         (
             lambda frame: frame.assign(question_id=[*frame["question_id"].tolist()[1:], "x"]),
-            "one question after another",
+            "do not follow one another",
         ),
-        (lambda frame: frame.assign(question_id="x"), "answer other questions than those of the training set"),
+        (lambda frame: frame.assign(question_id="x"), "answer question 'x', which is not in the training set"),
     ],
 )
 def test_rollouts_of_another_training_are_refused(resampled, questions, spoil, message):

@@ -142,6 +142,8 @@ def test_a_source_that_is_not_as_registered_is_an_error(tmp_path, record, facts,
 def test_studies_and_registry_must_agree_before_anything_is_read(repository):
     path = repository / "config/datasets.yaml"
     assert registry_of({}, "no/such/file.yaml").sets == {}
+    with pytest.raises(ConfigError, match=r"datasets\.m: source\.questions = 499, but math500 has 500"):
+        registry_of({"m": RegisteredSettings(kind="registered", name="math500", questions=499)}, path)
     with pytest.raises(ConfigError, match="'math50' is registered; did you mean 'math500'"):
         registry_of({"m": RegisteredSettings(kind="registered", name="math50", questions=500)}, path)
     with pytest.raises(ValueError, match="limit = 9 exceeds questions = 5"):
@@ -208,9 +210,15 @@ def test_planted_overlap_is_reported_and_excluded_where_wanted(planted, policy, 
     assert evaluation.loc["eval-00002", "answer"] == "15"  # as distributed, though it is known to be wrong
 
 
-def test_overlap_is_refused_where_the_study_says_so(planted, capsys):
+def test_overlap_is_refused_where_the_study_says_so_and_found_where_it_was_not_excluded(planted, capsys):
     assert _built(planted, "refuse") == 2
     assert "train and eval share 1 question(s), first eval-00002" in capsys.readouterr().err
+    assert _built(planted, "report") == 0
+    command = ["overlap", "--settings", json.dumps({"datasets": _datasets()}), "--cache", str(planted / "cache")]
+    command += ["--registry", str(planted / "datasets.yaml"), "--questions", str(planted / "questions")]
+    assert cli.main([*command, "--output", str(planted / "again.csv")]) == 2
+    assert "train.parquet still asks train-00007, which is eval-00002 of eval" in capsys.readouterr().err
+    assert not (planted / "again.csv").exists()
 
 
 def test_limit_and_corrections_of_a_study(planted):

@@ -135,9 +135,10 @@ def rows_by_seed(
     cell = {"backbone": layout.backbone, "algorithm": algorithm, "step": step, "dataset": dataset, "method": method}
     by_seed = dict(iter(predictions[(predictions[list(cell)] == pd.Series(cell)).all(axis=1)].groupby("seed")))
     if not by_seed or (seed is not None and by_seed.keys().isdisjoint({UNSEEDED, seed})):
+        named = f"method {method!r}" if seed is None else f"method {method!r} (seed {seed})"
         raise ContractError(
-            f"predictions: none of method {method!r} (seed {seed}) on {dataset}, backbone {layout.backbone}, "
-            f"{algorithm}, step {step}; add their file, or leave it out of the layout"
+            f"predictions: none of {named} on {dataset}, backbone {layout.backbone}, {algorithm}, step {step}; add "
+            "their file, or leave it out of the layout"
         )
     return by_seed
 

@@ -55,22 +55,30 @@ def match_features(reader: FeatureReader, evaluated: pd.DataFrame, source: Path,
     If not `whole` responses were pooled, one may have fewer pooled tokens or no row.
 
     Response ids count from 0 in every set, so they do not identify responses. Question ids and token lengths are
-    compared too, which nearly rules out features of other responses. Raises ContractError, which names `source`, if one
-    differs.
+    compared too, which nearly rules out features of other responses. Raises ContractError, which names `source`, if the
+    response ids differ, or a question or token length does.
     """
     expected = evaluated.set_index("response_id")[["question_id", "length"]]
     stored = pd.DataFrame({"question_id": reader.question_id, "length": reader.length}, index=reader.response_id)
     ids = stored.index
     unmatched = expected.index.symmetric_difference(ids) if whole else ids.difference(expected.index)
-    foreign = f"{reader.path}: these are no features of the evaluated responses in {source}; extract them anew"
-    if len(unmatched) or ids.has_duplicates:
-        raise ContractError(foreign)
+    if len(unmatched := unmatched.append(ids[ids.duplicated()])):
+        raise ContractError(
+            f"{reader.path}: holds {len(stored)} responses, {source} has {len(expected)} evaluated ones, and they do "
+            f"not match at response_id {unmatched[0]}; extract the features of the evaluated responses"
+        )
     rows = ids.get_indexer(expected.index)
     there = stored.take(rows).set_index(expected.index)  # for row -1 another response, which does not count
     longer, shorter = there["length"] > expected["length"], there["length"] < expected["length"]
     other = (there["question_id"] != expected["question_id"]) | longer | (shorter & whole)
-    if ((rows >= 0) & other).any():
-        raise ContractError(foreign)
+    wrong = np.flatnonzero((rows >= 0) & other)
+    if len(wrong):
+        first = expected.index[wrong[0]]
+        theirs, ours = (" and ".join(map(str, table.loc[first])) for table in (there, expected))
+        raise ContractError(
+            f"{reader.path}: response_id {first} has question and tokens {theirs}, but {ours} in {source} "
+            f"({len(wrong)} such response(s)): these are features of other responses; extract them anew"
+        )
     return rows
 
 

@@ -128,13 +128,18 @@ def _check_needs(names: Sequence[str], algorithm: str, folders: Mapping[str, Pat
         raise ConfigError(f"methods: {unknown[0] if unknown else 'none'} given; known are {', '.join(METHODS)}")
     methods = [method for method in METHODS.values() if method.name in names]
     for method in methods:
-        of_policy = method.policy == algorithm and method.prompt_format in folders
-        states = method.prompt_format in inputs.features and inputs.companions.get(method.experience)
-        if not of_policy or (method.experience and not states):
-            more = f", their features, and companions on {method.experience}" * bool(method.experience)
+        if method.policy != algorithm:
             raise ConfigError(
-                f"{method.name} needs responses of the {method.policy} policy in the {method.prompt_format} format"
-                f"{more}; give all of them"
+                f"{method.name} is evaluated on responses of the {method.policy} policy, not of {algorithm}"
+            )
+        if method.prompt_format not in folders:
+            raise ConfigError(f"{method.name} needs responses in the {method.prompt_format} format; none are given")
+        if method.experience and not (
+            method.prompt_format in inputs.features and inputs.companions.get(method.experience)
+        ):
+            raise ConfigError(
+                f"{method.name} needs features in the {method.prompt_format} format, and companions on "
+                f"{method.experience}; give both"
             )
     return methods
 

@@ -125,13 +125,21 @@ def read_responses(folder: Path, dataset: str, samples: int, step: int, columns:
     path = folder / f"{dataset}.parquet"
     frame = read_frame(path, RESPONSES, list(dict.fromkeys((*COLUMNS, *columns))))
     frame["pool"] = frame["question_id"]
-    if set(frame["dataset"]) != {dataset} or set(frame["step"]) != {step}:
-        raise ContractError(f"{path}: holds other responses; give those of {dataset} and step {step}")
+    for column, expected in (("dataset", dataset), ("step", step)):
+        other = np.flatnonzero(frame[column].to_numpy() != expected)
+        if len(other):
+            raise ContractError(
+                f"{path}: column {column!r} is {frame[column].iloc[other[0]]} at row {other[0]}, not {expected}; "
+                f"give the responses of {dataset} and step {step}"
+            )
     evaluated = frame[frame["sample"] < samples].reset_index(drop=True)
     evaluated = evaluated.assign(answered=evaluated["answer"].notna())
-    twice = evaluated.duplicated(["question_id", "sample"]).any()
-    if twice or len(evaluated) != samples * frame["question_id"].nunique():
+    expected = pd.MultiIndex.from_product([frame["question_id"].unique(), range(samples)])
+    pairs = pd.MultiIndex.from_frame(evaluated[["question_id", "sample"]])
+    broken = expected.difference(pairs).append(pairs[pairs.duplicated()])
+    if len(broken):
         raise ContractError(
-            f"{path}: column 'sample' must hold 0 to {samples - 1} once for every question; {remedy(path)}"
+            f"{path}: column 'sample' must hold 0 to {samples - 1} once for every question; question "
+            f"{broken[0][0]!r}, sample {broken[0][1]}, is missing or repeats; {remedy(path)}"
         )
     return Responses(path, dataset, frame, evaluated)
