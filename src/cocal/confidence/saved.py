@@ -15,7 +15,6 @@ from cocal.companion.companions import Companions, with_weights
 from cocal.errors import ContractError
 from cocal.fitting.about import About
 from cocal.models.hub import folder_of
-from cocal.runtime.places import plain
 from cocal.store.atomic import atomic_path, together, usual_mode, write_text
 from cocal.store.damage import unreadable
 from cocal.store.files import read_labelled, write_document
@@ -83,7 +82,7 @@ def write(folder: Path, companions: Companions, about: About, alone: tuple[Compa
     folder in it; one of an earlier companion there is removed. Files take their places when all of them are written, so
     that a full disk leaves the folder as it was. A ContractError refuses a folder with such files of something else."""
     check_place(folder)
-    with together(plain(folder)) as new:
+    with together(folder) as new:
         _write(new, companions, about)
         if alone is not None:
             _write(new / ALONE, *alone)

@@ -84,7 +84,7 @@ class HeldOut(Model):
         doubt = "" if self.has_interval else f"; fewer than {LEAST_QUESTIONS} questions give no interval"
         return [f"{self._basis}{doubt}.", "", *table_of([heads, *([name, *row] for name, row in rows.items())])]
 
-    def standing(self, own: str = "companion") -> str:
+    def standing(self, own: str = "the companion") -> str:
         """Which of the others have a higher or a lower Brier score beyond chance, in words; empty without any."""
         ranks = {"lower than that of": [], "not separable from that of": [], "higher than that of": []}
         worse, unsure, better = ranks.values()
@@ -94,7 +94,7 @@ class HeldOut(Model):
                 phrase = f"{name.removesuffix(', recalibrated')} ({_text('brier', values['brier'])})"
                 (worse if lower > 0 else better if upper < 0 else unsure).append(phrase)
         said = "; ".join(f"{rank} {listed(names)}" for rank, names in ranks.items() if names)
-        return said and f"the {own}'s Brier score ({_text('brier', self.value('brier'))}) is {said}"
+        return said and f"{own}'s Brier score ({_text('brier', self.value('brier'))}) is {said}"
 
     @property
     def like_a_constant(self) -> bool:

@@ -78,7 +78,7 @@ def experience_of(samples: Iterator[Sample], encoder: Encoder, notes: Counter | 
             "were sampled"
         )
     cuts, asks = _limits(rows, limit)
-    said += [cuts] * bool(cuts)
+    said.append(cuts)
     said.append(_sizes(groups.size()))
     said += repeated
     learnt = rows.drop(columns=["where", "file", "tells_cut", "label"])
@@ -95,13 +95,15 @@ def _copies(rows: pd.DataFrame) -> list[str]:
 
 
 def _limits(rows: pd.DataFrame, limit: int | None) -> tuple[str, bool]:
-    """A sentence about which responses count as cut, or "", and whether it asks for something. A ContractError refuses
-    a limit that most of these exceed."""
+    """A sentence about which responses count as cut, and whether it asks for something. A ContractError refuses a limit
+    that most of these exceed."""
     unknown, cut = ~rows["tells_cut"], rows["truncated"]
     if not unknown.any():
         said = "all responses count as cut, though they have different lengths: where their ids lack the end token, "
         said += "give `truncated` or a finish_reason, or --max-response-length"
-        return (said, True) if cut.all() and rows["length"].nunique() > 1 else ("", False)
+        if cut.all() and rows["length"].nunique() > 1:
+            return said, True
+        return f"{cut.sum():,} of {len(rows):,} responses were cut at the limit", False
     lengths = (rows["length"] - ~cut)[unknown]  # without the end token that a whole text was given
     count, longest, most = (unknown & cut).sum(), lengths.max(), np.inf if limit is None else limit
     if 2 * (over := (cut[unknown] & (lengths > most)).sum()) > count:
@@ -147,9 +149,10 @@ def _correct(rows: pd.DataFrame, above: float | None, notes: Counter) -> np.ndar
     correct, note = correctness(labels, lambda place: rows["where"].iloc[place], above)
     if correct.all() or not correct.any():
         raise ContractError(
-            f"{rows['where'].iloc[0]}: all {len(correct):,} responses are {'correct' if correct[0] else 'wrong'}; a "
-            "companion learns from both: give more steps, harder or easier questions, or another field of correctness "
-            "(--field correct=FIELD, or --field reward=FIELD with --correct-above)"
+            f"all {len(correct):,} responses, from {rows['where'].iloc[0]} on, are "
+            f"{'correct' if correct[0] else 'wrong'}; a companion learns from both: give more steps, harder or easier "
+            "questions, or another field of correctness (--field correct=FIELD, or --field reward=FIELD with "
+            "--correct-above; in Python Reading(fields={'correct': 'FIELD'}))"
         )
     notes[f"labels: {note}; {100 * correct.mean():.1f} % are correct"] += 1
     return correct

@@ -18,10 +18,11 @@ def correctness(rewards: np.ndarray, where: Callable[[int], str], above: float |
     that number are correct; a ContractError refuses one that makes all of 0 and 1, or -1 and 1, the same.
     """
     if above is not None:
-        told = sorted({*rewards.tolist()})
-        if len(told) > 1 and {*told} <= {-1.0, 0.0, 1.0} and not told[0] <= above < told[-1]:
-            said = f"rewards are {' and '.join(f'{r:g}' for r in told)}, and --correct-above {above:g} makes all of"
-            raise ContractError(f"{where(0)}: the {said} them the same; leave it out, or give a number between them")
+        if len(rewards) and not rewards.min() <= above < rewards.max():
+            raise ContractError(
+                f"--correct-above {above:g}: the rewards are from {rewards.min():g} to {rewards.max():g}, so that all "
+                "responses would be the same; give a number between them"
+            )
         return rewards > above, f"a reward above {above:g} means correct"
     wrong = -1.0 if -1.0 in rewards and 0.0 not in rewards else 0.0
     odd = np.flatnonzero((rewards != wrong) & (rewards != 1.0))

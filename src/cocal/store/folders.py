@@ -43,7 +43,10 @@ def check_folder(folder: str | Path, weights: bool = True) -> None:
         if not file.exists():
             raise ContractError(f"{file}: the file is missing; {remedy(file)}")
         if [file.stat().st_size, file_digest(file)] != [written["size"], written["sha256"]]:
-            raise ContractError(f"{file}: the file has changed since it was written; {remedy(file)}")
+            raise ContractError(
+                f"{file}: the file has changed since {PROVENANCE} beside it was written, which has its digest; "
+                f"{remedy(file)}"
+            )
 
 
 def listed_files(folder: str | Path) -> dict[str, dict[str, Any]]:
