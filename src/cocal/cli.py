@@ -62,8 +62,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         from cocal.store.run_folder import leave_refused
 
-        leave_refused()
-        print(f"cocal {options.command}: interrupted; the same command goes on from here", file=sys.stderr)
+        goes_on = "goes on from here" if leave_refused() else "begins anew, since nothing was finished yet"
+        print(f"cocal {options.command}: interrupted; the same command {goes_on}", file=sys.stderr)
         return 130
     except Exception as error:
         if isinstance(error, EXPECTED):

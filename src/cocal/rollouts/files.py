@@ -138,7 +138,7 @@ def find(places: Sequence[Path]) -> RolloutFiles:
 def _within(folder: Path, depth: int = 0) -> list[Path]:
     """The files of a folder and of the folders in it that hold rollouts; a ContractError says that there are none."""
     if len(folder.name) > 255 or not folder.is_dir():
-        raise ContractError(f"{folder}: there is no such file or folder of rollouts")
+        raise ContractError(f"{folder}: there is no such file or folder of rollouts; check the path")
     entries = sorted(folder.iterdir(), key=_by_number)
     own = ([path for path in entries if path.suffix == ending and is_file(path)] for ending in ENDINGS)
     paths = [path for path in next(filter(None, own), []) if not _ABOUT.fullmatch(path.stem)]

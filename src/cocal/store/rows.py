@@ -35,7 +35,8 @@ def entries(path: Path) -> Iterator[tuple[str, str, dict[str, Any]]]:
                     entry = from_json(content)
                 except ValueError as error:
                     text = content.decode(errors="ignore").encode() == content
-                    said = f"not JSON ({error}); write one object in each line, or correct or delete it"
+                    why = str(error).partition(" at line ")[0]
+                    said = f"not JSON ({why}); write one object in each line, or correct or delete it"
                     raise ContractError(f"{where}: {said if text else 'not UTF-8; write the file in UTF-8'}") from None
                 if not isinstance(entry, dict):
                     raise ContractError(

@@ -112,17 +112,18 @@ class WriteBehind:
             under_way.result()
 
 
-def leave_refused() -> None:
-    """Let go of the folders in which this process has worked, after an error that its user has to mend.
-
-    A folder without finished work is deleted; one with work is kept for the next run.
-    """
+def leave_refused() -> bool:
+    """Let go of the folders in which this process has worked, after an error that its user has to mend, and say whether
+    one has work that is kept for the next run; a folder without finished work is deleted."""
+    kept = False
     while _open:
         run = _open.pop()
         files = [file for file in run.path.rglob("*") if file.is_file() and file.name not in _EMPTY]
         if run.path.exists() and not any(file.stat().st_size for file in files):
             run._discard()
+        kept = kept or run.path.exists()
         lock.release(run.path)
+    return kept
 
 
 def _has_content(path: Path) -> bool:

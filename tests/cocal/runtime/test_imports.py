@@ -110,4 +110,5 @@ def test_ctrl_c_waits_for_libraries_that_are_being_loaded(tmp_path, monkeypatch,
     finally:
         signal.signal(signal.SIGINT, before)
     assert loaded
-    assert capsys.readouterr().err == f"cocal {command}: interrupted; the same command goes on from here\n"
+    said = f"cocal {command}: interrupted; the same command begins anew, since nothing was finished yet\n"
+    assert capsys.readouterr().err == said
