@@ -190,12 +190,18 @@ class ReportSettings(Model):
     """Dataset of figures/reliability."""
     reliability_methods: tuple[MethodName, ...] = ("verbal", "rlcr", "dcpo", "cocal-group", "cocal-binary")
     """Columns of figures/reliability and figures/reliability_all."""
+    reliability_seed: int = 42
+    """Seed of the companion whose counts these figures draw."""
     stage_methods: tuple[MethodName, ...] = ("rlcr", "dcpo", "cocal-group", "cocal-binary")
     """Methods that tables/main_step* and figures/training_dynamics show at every stage."""
     early_steps: tuple[Count, ...] = (5, 10, 20, 30, 40)
     """Numbers of rollout steps in figures/early_steps, whose companions are evaluated on the first stage's policy."""
     budgets: tuple[Count, ...] = (1, 2, 5, 10, 20, 40, 80, 120)
     """Matched budgets of figures/budgets and figures/composition, in rollout steps."""
+    online_window: Annotated[int, Field(ge=2)] | None = None
+    """Number of the last rollout steps that the online companions with a buffer in figures/online learn from with every
+    new step. By default as many as `companion.passes`, so that each response is learnt from as often as when it is
+    replayed."""
     baselines: tuple[BaselineName, ...] | None = None
     """Baselines of tables/recalibrated; by default all whose methods the study compares."""
     mirrors: dict[Name, str] = {}

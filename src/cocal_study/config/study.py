@@ -133,6 +133,8 @@ class Study(Model):
                 raise ValueError(f"{key} = {name!r} is not a dataset with role: {role}")
         if (domain := self.datasets[self.policy.dataset].domain) != "mathematics":
             raise ValueError(f"policy.dataset = {self.policy.dataset!r} is {domain}: only mathematics has rewards")
+        if self.reports.reliability_seed not in self.companion.seeds:
+            raise ValueError(f"reports.reliability_seed = {self.reports.reliability_seed} is not in companion.seeds")
         for key, last in (("early_steps", self.policy.stages[0]), ("budgets", self.policy.steps)):
             steps = getattr(self.reports, key)
             if list(steps) != sorted(set(steps)) or steps[-1] != last:

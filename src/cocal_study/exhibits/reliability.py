@@ -37,7 +37,7 @@ class Layout(ComparedLayout):
     """The contents of the figure: a row of panels for each data set and a column for each method."""
 
     datasets: tuple[Labelled, ...]
-    seed: int
+    seed: int = 42
     """Companion seed that is drawn. It is one seed, because averaged seeds would have no whole counts."""
     bins: Count = 10
 
@@ -51,7 +51,7 @@ def reliability_of(study: Study, datasets: Iterable[str], **fields: Any) -> Iter
             **of_main(study),
             datasets=labelled(study, datasets),
             methods=methods,
-            seed=study.companion.seeds[0],
+            seed=study.reports.reliability_seed,
             bins=study.metrics.bins,
         )
         inputs = {"predictions": final_predictions(study, study.main_backbone)}

@@ -36,9 +36,8 @@ def variant_of(study: Study, backbone: str, name: str) -> dict[str, Any]:
 
 
 def windows(study: Study) -> tuple[int, ...]:
-    """Numbers of rollout steps that online companions learn from together: one alone, and as many as
-    `companion.passes`, so that each response is learnt from as often as when it is replayed."""
-    return tuple(sorted({1, study.companion.passes}))
+    """Numbers of rollout steps that online companions learn from together: one alone, and those of the buffer."""
+    return tuple(sorted({1, study.reports.online_window or study.companion.passes}))
 
 
 def replayed_folders(study: Study) -> list[str]:

@@ -83,6 +83,7 @@ def _facts_alone(content):
         (lambda c: c["companion"].update(validation_share=1.5), ["companion.validation_share", "1.5"]),
         (lambda c: c["datasets"].update({"A B": c["datasets"]["syn-amc23"]}), ["datasets.A B"]),
         (lambda c: c["reports"].update(reliability_dataset="gone"), ["reports.reliability_dataset", "gone"]),
+        (lambda c: c["reports"].update(reliability_seed=7), ["reports.reliability_seed = 7", "companion.seeds"]),
         (lambda c: c["reports"].update(budgets=[1, 60]), ["reports.budgets must rise and end with step 120"]),
         (lambda c: c["reports"].update(early_steps=[5, 10]), ["reports.early_steps must rise and end with step 40"]),
         (lambda c: c.pop("policy"), ["policy", "required"]),

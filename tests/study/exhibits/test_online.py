@@ -18,6 +18,8 @@ def layout():
 def test_a_study_has_windows_of_one_step_and_of_its_passes():
     study = study_of("smoke")
     assert windows(study) == (1, 2)
+    wider = study.reports.model_copy(update={"online_window": 5})
+    assert windows(study.model_copy(update={"reports": wider})) == (1, 5)
     once = study.companion.model_copy(update={"passes": 1})
     assert windows(study.model_copy(update={"companion": once})) == (1,)
     assert [folder.rpartition("/")[2] for folder in replayed_folders(study)] == ["steps-1", "steps-2"]
