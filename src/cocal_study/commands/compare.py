@@ -38,7 +38,7 @@ def run_compare(options: argparse.Namespace) -> None:
         more = {"p": differences["p"].map(_p_text), "p (Holm)": differences["p_holm"].map(_p_text)}
         more["SD over seeds"] = differences["seed_sd"].map(lambda sd: "" if pd.isna(sd) else f"{sd:.3f}")
         shown = _shown(differences, resamples.level).assign(**more, **{"paired on": differences["paired"]})
-        where, count = resamples.backbone, resamples.data.sizes["resample"]
+        where, count = f"{resamples.backbone}, step {options.step}", resamples.data.sizes["resample"]
         how = f"{count} resamples of the questions; Holm: over all lines of a metric and a B"
     print(f"A: {options.first}   B: {', '.join(options.second)}, {where}\n{how}\n{_READ}\n")
     print(shown.to_string(index=False))
@@ -72,9 +72,10 @@ def _of_study(options: argparse.Namespace) -> tuple[pd.DataFrame, Resamples]:
         raise ConfigError(f"--backbone: the study has {', '.join(by_backbone)}; name one of them")
     chosen = by_backbone[options.backbone or next(iter(by_backbone))]
     resamples = chosen if isinstance(chosen, Resamples) else resamples_behind(chosen, *names)
-    step = max(key.step for key in resamples.places)
+    if options.step is None:
+        options.step = max(key.step for key in resamples.places)
     places = product(dict.fromkeys(key.dataset for key in resamples.places), options.second)
-    pairs = [[final_key(name, step, dataset) for name in (options.first, other)] for dataset, other in places]
+    pairs = [[final_key(name, options.step, dataset) for name in (options.first, other)] for dataset, other in places]
     shared = [(first, second) for first, second in pairs if {first, second} <= resamples.places.keys()]
     for other in {*options.second} - {baseline.method for _, baseline in shared}:
         raise ConfigError(f"{resamples.source}: {options.first} and {other} have no data set in common there")

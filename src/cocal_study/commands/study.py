@@ -85,7 +85,7 @@ def run_stages(options: argparse.Namespace) -> None:
 
 def run_slurm(options: argparse.Namespace) -> None:
     """Check the cluster."""
-    slurm.check(Path.cwd(), slurm.site_of(os.environ))
+    slurm.check(options.directory.resolve(), slurm.site_of(os.environ))
 
 
 def run_unpack(options: argparse.Namespace) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from cocal.drawing.style import INK, Axes, Figure
+from cocal.drawing.style import INK, TEXT_WIDTH, Axes, Figure
 from cocal.metrics.shown import metric_text
 from cocal_study.config.study import Study
 from cocal_study.cubes.better import BETTER, CONFIDENCE_QUALITY
@@ -20,6 +20,8 @@ from cocal_study.planning.results import metrics_file
 Layout = CurvesLayout
 _FRAME = {"facecolor": "none", "edgecolor": INK, "linewidth": 1.1}
 _UNDEFINED = "#eeeeee"
+_MOST_AT_HALF_WIDTH = 3
+"""Largest number of stages whose numbers can be read in a figure of half the text's width."""
 
 
 def shades() -> Any:
@@ -58,7 +60,7 @@ def prepare(layout: Layout, metrics: Cube) -> pd.DataFrame:
     return read_cells(metrics, cells, ["source_step", "step"], CONFIDENCE_QUALITY)
 
 
-def plot_cross_iteration(ax: Axes, panel: pd.DataFrame) -> None:
+def plot_cross_iteration(ax: Axes, panel: pd.DataFrame, fontsize: float = 7) -> None:
     """Draw a square with its value for each pair of stages: rows are sources, columns targets, frames matched stages.
 
     The colours span the values of the panel, with the best one darkest.
@@ -73,7 +75,7 @@ def plot_cross_iteration(ax: Axes, panel: pd.DataFrame) -> None:
     for row, source_step in enumerate(values.index):
         for column, step in enumerate(values.columns):
             value = metric_text(metric, values.loc[source_step, step])
-            ax.text(column + 0.5, row + 0.5, value, ha="center", va="center", fontsize=7)
+            ax.text(column + 0.5, row + 0.5, value, ha="center", va="center", fontsize=fontsize)
             if source_step == step:
                 ax.add_patch(Rectangle((column + 0.04, row + 0.04), 0.92, 0.92, **_FRAME))
     ax.set(xlim=(0, len(values)), ylim=(len(values), 0), aspect="equal")  # the first source on top
@@ -87,18 +89,20 @@ def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:
     """Draw heat maps of the ECE and of the AUROC."""
     from matplotlib.patches import Patch
 
+    stages = numbers["step"].nunique()
     figure, panels = panel_row(
         [TITLES[metric] for metric in CONFIDENCE_QUALITY],
         height=None,
         label="Target policy (training step)",
         handles=[Patch(**_FRAME, label="matched stage")],
         source=f"{macro_source(layout)}\ndarker is better, each panel on its own scale",
-        width=HALF_WIDTH,
+        width=HALF_WIDTH if stages <= _MOST_AT_HALF_WIDTH else TEXT_WIDTH,
         left=0.46,
         between=0.14,
     )
+    cell = panels[0].get_position().width * figure.get_figwidth() / stages
     for ax, metric in zip(panels, CONFIDENCE_QUALITY, strict=True):
-        plot_cross_iteration(ax, numbers[numbers["metric"] == metric])
+        plot_cross_iteration(ax, numbers[numbers["metric"] == metric], fontsize=min(7, 72 * cell / 3))
     panels[0].set_ylabel("Source (rollout steps)")
     panels[1].tick_params(labelleft=False)
     return figure

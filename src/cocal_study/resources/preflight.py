@@ -11,8 +11,17 @@ from cocal_study.config.backbone import PretrainingSettings
 from cocal_study.config.study import Study
 from cocal_study.resources.slurm import Site, site_of
 
+_CONDA_DRIVER = 580
+"""Oldest Linux driver for CUDA 13, for which the PyTorch of envs/gpu.yaml is built."""
 _AS_MUCH = 1.02
 """Cards of the same size differ by a percent in the memory that they state."""
+_KNOWN = {
+    "a100": ("A100 80 GB", 80.0),
+    "h100": ("H100 80 GB", 79.65),
+    "h200": ("H200", 140.4),
+    "b200": ("B200", 179.06),
+}
+"""GPUs of clusters by a part of their names in SLURM, with GiB of memory as `nvidia-smi` counts them."""
 
 
 class Machine(NamedTuple):
@@ -69,8 +78,18 @@ def on_workstation(study: Study, run: Run, machine: Machine) -> list[str]:
     problems = []
     if not run.conda and machine.obstacle:
         problems.append(f"PyTorch sees no GPU: {machine.obstacle}")
+    elif run.conda and machine.driver and int(machine.driver.partition(".")[0]) < _CONDA_DRIVER:
+        problems.append(
+            f"the PyTorch of envs/gpu.yaml needs NVIDIA's driver {_CONDA_DRIVER} or newer, and this machine has "
+            f"{machine.driver}: update the driver"
+        )
+    # jobs look for vLLM and a C compiler themselves as soon as they start
+    if (nodes := study.policy.trl.nodes) > 1 and _trains(run):
+        problems.append(f"the training takes policy.trl.nodes = {nodes}: run it with --profile slurm, or lower it")
     rule, there = max(run.gpus, key=run.gpus.__getitem__), len(machine.gpus)
     most, lower = run.gpus[rule], "lower the number of its GPUs in the study"
+    if rule.startswith("train"):
+        lower = "lower policy.trl.devices"
     if most > there:
         problems.append(f"{rule} asks for {most} GPUs, and this machine has {there}: {lower}")
     if run.allowed is None:
@@ -79,20 +98,13 @@ def on_workstation(study: Study, run: Run, machine: Machine) -> list[str]:
         allows = f"--resources gpus={run.allowed} allows no more"
         problems.append(f"{rule} asks for {most} GPUs, and {allows}: raise it, or {lower}")
     smallest = min(machine.gpus, key=lambda gpu: gpu.memory)
-    card, fitting = study.cards.get(study.card or ""), fitting_card(study, smallest.memory)
-    if card is not None and _AS_MUCH * smallest.memory < card.memory:
-        remedy = (
-            f"--config card={fitting}" if fitting else "take a larger GPU, for none of the study's cards is as small"
-        )
-        there = f"{smallest.name} has {smallest.memory:.1f} GiB"
-        problems.append(f"the study is set for {card.label} of {card.memory:g} GiB, and {there}: {remedy}")
-    return problems
+    return [*problems, *_card(study, smallest.name, smallest.memory)]
 
 
 def on_cluster(study: Study, run: Run, site: Site) -> list[str]:
     """A sentence for each reason why the GPUs that the profile asks for do not suit the study."""
     trl, problems = study.policy.trl, []
-    if any(rule.startswith("train") for rule in run.gpus):
+    if _trains(run):
         for key, wanted, variable, asked in (
             ("devices", trl.devices, "COCAL_SLURM_NODE_GPUS", site.node_gpus),
             ("nodes", trl.nodes, "COCAL_SLURM_NODES", site.nodes),
@@ -102,7 +114,25 @@ def on_cluster(study: Study, run: Run, site: Site) -> list[str]:
                     f"the training runs on policy.trl.{key} = {wanted}, but the profile asks for {variable} = {asked}: "
                     f"export {variable}={wanted}, or --config 'policy={{trl: {{{key}: {asked}}}}}'"
                 )
+    for pattern, known in _KNOWN.items():
+        if pattern in site.gpu_type.lower():
+            problems += _card(study, *known)
     return problems
+
+
+def _trains(run: Run) -> bool:
+    """True if a policy is still to be trained."""
+    return any(rule.startswith("train") for rule in run.gpus)
+
+
+def _card(study: Study, name: str, memory: float) -> list[str]:
+    """A sentence if the study's card has more than these GiB of memory."""
+    card, fitting = study.cards.get(study.card or ""), fitting_card(study, memory)
+    if card is None or _AS_MUCH * memory >= card.memory:
+        return []
+    larger = "take a larger GPU, for none of the study's cards is as small"
+    remedy = f"--config card={fitting}" if fitting else larger
+    return [f"the study is set for {card.label} of {card.memory:g} GiB, and {name} has {memory:.1f} GiB: {remedy}"]
 
 
 def fitting_card(study: Study, memory: float) -> str | None:

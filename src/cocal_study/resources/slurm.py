@@ -4,6 +4,7 @@ earlier run of the same folder may be in the queue, because it would write the s
 `snakemake --profile slurm` puts the values of the site into the environment (workflow/profiles/slurm/config.yaml).
 """
 
+import re
 import shlex
 import subprocess
 from collections.abc import Mapping
@@ -62,6 +63,12 @@ def check(folder: Path, site: Site | None) -> None:
             _output(request)
         except ClusterError as error:  # in SLURM's own words
             problems.append(" ".join(str(error).split()))
+    limit = shortest_limit(site, _output("sinfo --all --noheader --format=%R|%l"))
+    if site.max_minutes > limit:  # SLURM would take such jobs, and never start them
+        problems.append(
+            f"jobs end after {limit:.0f} minutes here, but the profile requests up to {site.max_minutes}: "
+            f"export COCAL_SLURM_MAX_MINUTES={limit:.0f} (the long jobs resume)"
+        )
     if problems:
         remedy = "`sinfo -o '%R %l %G %m'` shows what there is, and docs/paper-study.md the variables COCAL_SLURM_*"
         raise ClusterError("\n  ".join(["this cluster cannot run the jobs of the profile:", *problems, remedy]))
@@ -77,6 +84,19 @@ def requests(site: Site) -> list[str]:
         ask += f" --partition={shlex.quote(site.gpu_partition)} --gres={shlex.quote(kind)}"
         commands.append(f"{ask} --nodes={site.nodes} --mem={site.node_memory}M")
     return commands
+
+
+def shortest_limit(site: Site, listing: str) -> float:
+    """Minutes that the longest job may take in each of the site's partitions; of several that are named together, in
+    any of them. `listing` is the output of `sinfo --format=%R|%l`; a partition that it does not show, or shows with a
+    word such as "infinite" in the place of [D-]HH:MM:SS or MM:SS, has no limit."""
+    limits = {}
+    for name, limit in (line.split("|") for line in listing.splitlines()):
+        if match := re.fullmatch(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)", limit):
+            days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
+            limits[name] = 60 * (24 * days + hours) + minutes + seconds / 60
+    wanted = [site.cpu_partition, *([site.gpu_partition] if site.node_gpus else [])]
+    return min(max(limits.get(partition.strip(), float("inf")) for partition in names.split(",")) for names in wanted)
 
 
 def queued_jobs(folder: Path) -> dict[str, str]:

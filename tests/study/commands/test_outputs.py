@@ -187,6 +187,7 @@ WRONG_VALUES = {
     "decide abstain --threshold": ["nan", "7", "-0.1", "inf", "high"],
     "decide abstain --max-risk": ["0", "1", "nan", "1.5"],
     "decide abstain --delta": ["0", "1"],
+    "compare --step": ["-1", "last"],
     **{flag: ["0"] for flag in ("fit --widths", "score --batch-tokens")},
 }
 

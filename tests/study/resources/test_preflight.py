@@ -53,7 +53,8 @@ def test_a_card_that_suits_the_study_has_no_problems(study):
         ({"gpus": (), "driver": None}, {}, "nvidia-smi finds no GPU.*: run on a machine .*export COCAL_PROCESSOR_ONL"),
         ({"gpus": ()}, {}, "CUDA_VISIBLE_DEVICES hides every GPU: unset it"),
         ({"obstacle": "The driver is too old"}, {}, "PyTorch sees no GPU: The driver is too old"),
-        ({}, {"gpus": {"train": 4}, "allowed": 4}, "asks for 4 GPUs, and this machine has 1: lower the num"),
+        ({"driver": "535.183.01"}, {"conda": True}, "driver 580 or newer, and this machine has 535.183.01: update"),
+        ({}, {"gpus": {"train": 4}, "allowed": 4}, "asks for 4 GPUs, and this machine has 1: lower policy.trl.dev"),
         ({"gpus": (RTX, RTX)}, {"gpus": {"train": 2}}, "train asks for 2 GPUs, and --resources gpus=1 allows no more"),
         ({}, {"allowed": None}, "jobs with GPUs would run side by side: add --resources gpus=1"),
         ({"gpus": (RTX._replace(memory=12.0),)}, {}, "of 24 GiB, and NVIDIA .* has 12.0 GiB: take a larger"),
@@ -98,6 +99,13 @@ def test_the_profile_must_ask_for_the_gpus_of_the_study(study):
     assert "policy.trl.nodes = 2, but the profile asks for COCAL_SLURM_NODES = 1" in found
     assert on_cluster(two, Run({"features": 1}, None, False), SITE._replace(node_gpus=1)) == [], "nothing is trained"
     assert on_cluster(study("rehearsal"), RUN, SITE) == [], "a node that is larger is no problem"
+
+
+def test_the_profiles_gpus_must_be_large_enough(study):
+    (found,) = on_cluster(study("paper"), RUN, SITE._replace(gpu_type="h100"))
+    assert found == "the study is set for B200 of 179 GiB, and H100 80 GB has 79.7 GiB: --config card=80gb"
+    assert on_cluster(study("paper", card="80gb"), RUN, SITE._replace(gpu_type="a100")) == []
+    assert on_cluster(study("paper"), RUN, SITE._replace(gpu_type="mi300x")) == [], "of which nothing is known"
 
 
 def test_a_run_of_the_workflow_is_refused_before_its_first_job(repository, tmp_path):

@@ -19,6 +19,13 @@ from planned_jobs import rules_of_any_study
 
 SITE = Site(cpu_partition="cpu", gpu_partition="b200", gpu_type="b200", node_gpus=8, max_minutes=1440, account="")
 # in the words of SLURM 22.05
+SINFO = """\
+cpu|1-00:00:00
+b200|2-00:00:00
+mixed|2-00:00:00
+plain|4:00:00
+short|30:30
+"""
 SQUEUE = """\
 16|RUNNING|cocal_0b9e7f3c-5c0e-4c6c-9e0c-3f4d54e6b0a1|/home/a/cocal|rule_train_grpo_wildcards_qwen3-8b
 17|PENDING|cocal_0b9e7f3c-5c0e-4c6c-9e0c-3f4d54e6b0a1|/home/a/cocal|rule_questions | mine
@@ -123,6 +130,21 @@ def test_a_number_of_the_site_that_is_none_is_named(repository, tmp_path):
     assert "COCAL_SLURM_JOBS = 'many' is not a number" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("change", "minutes"),
+    [
+        ({}, 1440),
+        ({"cpu_partition": "plain, cpu"}, 1440),
+        ({"cpu_partition": "mixed"}, 2880),
+        ({"cpu_partition": "hidden", "node_gpus": 0}, float("inf")),
+        ({"cpu_partition": "mixed", "gpu_partition": "plain"}, 240),
+        ({"cpu_partition": "short", "node_gpus": 0}, 30.5),
+    ],
+)
+def test_the_shortest_time_limit_counts_and_of_partitions_together_the_longest(change, minutes):
+    assert slurm.shortest_limit(SITE._replace(**change), SINFO) == minutes
+
+
 def test_slurm_is_asked_for_the_largest_jobs():
     ask = "sbatch --test-only --wrap=true --time=1440"
     gpu = f"{ask} --partition=b200 --gres=gpu:b200:8 --nodes=2 --mem=90000M"
@@ -135,15 +157,19 @@ def test_slurm_is_asked_for_the_largest_jobs():
 
 
 def test_what_slurm_refuses_is_told_in_its_own_words(queue, tmp_path):
+    """SLURM itself takes a job above the time limit of a partition, and never starts it."""
     (queue.parent / "bin/sbatch").write_text(
         "#!/bin/sh\ncase $* in *gres*) echo 'allocation failure: no such node' >&2; exit 1;; esac\n"
     )
-    (queue.parent / "bin/sbatch").chmod(0o755)
+    (queue.parent / "bin/sinfo").write_text(f"#!/bin/sh\ncat <<END\n{SINFO}END\n")
+    for name in ("sbatch", "sinfo"):
+        (queue.parent / "bin" / name).chmod(0o755)
     with pytest.raises(ClusterError) as refused:
-        slurm.check(tmp_path, SITE)
+        slurm.check(tmp_path, SITE._replace(max_minutes=2000))
     said = str(refused.value)
     assert "--gres=gpu:b200:8 --nodes=1 --mem=0M: allocation failure: no such node" in said
-    assert said.count("\n") == 2
+    assert "jobs end after 1440 minutes here, but the profile requests up to 2000: export COCAL_SLURM_MAX" in said
+    assert said.count("\n") == 3
     slurm.check(tmp_path, SITE._replace(node_gpus=0))
 
 

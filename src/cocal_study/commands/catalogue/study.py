@@ -24,11 +24,20 @@ _ADDRESS = flags.checked(
 )
 _POINTS = Kind(folder=True, entries="*.yaml")
 _RESULTS = flag("--results", "results of the study (default: results)", type=Path, default=Path("results"))
+_SLURM = (
+    flag(
+        "--directory FOLDER",
+        "folder of the study's results/ and logs/, as for `snakemake --directory` (default: this folder)",
+        type=Path,
+        default=Path(),
+    ),
+)
 _COMPARE = (
     flag("first A", "method or baseline, such as cocal-binary or length+platt-all"),
     flag("second B", "its baselines; differences are A minus B", nargs="+"),
     _RESULTS,
     flag("--backbone", "backbone of the methods, where the study has several"),
+    flag("--step", "step of the policies (default: the last)", type=flags.INDEX),
     flag("--replicates", "folder of gathered replicates (`cocal spread`), which are compared instead", type=Path),
     output("--output FILE.csv", "file for all numbers"),
     flags.OVERWRITE,
@@ -133,8 +142,9 @@ _GATHER = (
 STUDY = {
     "slurm": Command(
         "refuse a run that this SLURM cluster cannot take now",
-        description="Refuse a run while jobs of an earlier run of this folder are in the queue, or if the cluster "
-        "lacks the partition, GPU or account that COCAL_SLURM_* name. Snakemake calls it before the first job.",
+        _SLURM,
+        description="Refuse a run while jobs of an earlier run of the folder are in the queue, or if the cluster lacks "
+        "the partition, GPU or account that COCAL_SLURM_* name. Snakemake calls this command before the first job.",
     ),
     "compare": Command("test the differences between methods or baselines", _COMPARE),
     "try": Command("let baselines that learn do so from random rollouts, in seconds", _TRY),
