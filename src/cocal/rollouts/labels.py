@@ -20,8 +20,8 @@ def correctness(rewards: np.ndarray, where: Callable[[int], str], above: float |
     if above is not None:
         if len(rewards) and not rewards.min() <= above < rewards.max():
             raise ContractError(
-                f"--correct-above {above:g}: the rewards are from {rewards.min():g} to {rewards.max():g}, so that all "
-                "responses would be the same; give a number between them"
+                f"--correct-above {above:g} makes all responses the same: the rewards are from {rewards.min():g} to "
+                f"{rewards.max():g}; give a number between them"
             )
         return rewards > above, f"a reward above {above:g} means correct"
     wrong = -1.0 if -1.0 in rewards and 0.0 not in rewards else 0.0

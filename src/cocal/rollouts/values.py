@@ -30,7 +30,7 @@ _KEYS = ("role", "content", *_THOUGHTS, "tool_calls", "tool_call_id", "name")
 _WORDS = f"the words for it are {', '.join(LABELS)}"
 _NO_CHAT = (
     "is neither a text nor a list of messages that have a text as 'role' and 'content' (docs/formats.md has "
-    "converters); ids are named so (--field prompt_ids=NAME, --field response_ids=NAME)"
+    "converters; ids stand in fields of their own)"
 )
 
 

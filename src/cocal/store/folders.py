@@ -44,7 +44,7 @@ def check_folder(folder: str | Path, weights: bool = True) -> None:
             raise ContractError(f"{file}: the file is missing; {remedy(file)}")
         if [file.stat().st_size, file_digest(file)] != [written["size"], written["sha256"]]:
             raise ContractError(
-                f"{file}: the file has changed since {PROVENANCE} beside it was written, which has its digest; "
+                f"{file}: the file has changed since it was written ({PROVENANCE} beside it has its digest); "
                 f"{remedy(file)}"
             )
 

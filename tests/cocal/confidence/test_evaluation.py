@@ -214,7 +214,8 @@ def test_a_line_that_cannot_be_evaluated_is_named(tmp_path, capsys, report, row,
 def test_a_bound_that_makes_all_labels_the_same_is_refused(capsys, report, bound):
     rows = [{"confidence": 0.5, "reward": label} for label in (0, 1)]
     assert report(*rows, flags=["--correct-above", bound]) == 2
-    assert f"the rewards are 0 and 1, and --correct-above {bound} makes all of them the same" in capsys.readouterr().err
+    said = f"--correct-above {bound} makes all responses the same: the rewards are from 0 to 1"
+    assert said in capsys.readouterr().err
 
 
 def test_invalid_confidences_count_for_the_accuracy_alone(tmp_path, capsys, report):

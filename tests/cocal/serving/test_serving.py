@@ -41,6 +41,7 @@ from cocal.serving.scoring import Confidence as V
 from micro import change_json, own_copy
 from own_rollouts import run
 
+NO_CHAT = "list of messages that have a text as 'role' and 'content'"
 MEMBERS = [("binary", 42), ("binary", 137), ("group", 42)]
 
 
@@ -369,11 +370,17 @@ def test_rows_of_texts_chats_and_ids_become_token_ids(own):
         ({"prompt": "", "response": "1"}, "which is not empty"),
         ({"prompt": "1", "messages": [{}], "response": "1"}, "exactly one of prompt, messages"),
         ({"rows": [{"prompt": "1", "response": "1"}, {"prompt": "1"}]}, "exactly one of response, response_ids"),
-        ({"messages": [{"role": "user"}], "response": "1"}, "without a text as 'role' and 'content'"),
+        ({"messages": [{"role": "user"}], "response": "1"}, NO_CHAT),
         ({"prompt_ids": [-1], "response": "1"}, "is no token id"),
         ({"prompt_ids": [True], "response": "1"}, "valid integer"),
-        ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}], "response": "1"}, "without a text"),
-        ({"messages": [{"role": "user", "content": [{"type": "text", "text": 5}]}], "response": "1"}, "without a text"),
+        (
+            {"messages": [{"role": "user", "content": [{"type": "image_url"}]}], "response": "1"},
+            NO_CHAT,
+        ),
+        (
+            {"messages": [{"role": "user", "content": [{"type": "text", "text": 5}]}], "response": "1"},
+            NO_CHAT,
+        ),
         ({"rows": [], "prompt": "1"}, "one response, or several in rows"),
         ({"rows": []}, "rows has 0 responses"),
         ({"prompt": "1", "response": "1", "prmopt": "1"}, "Extra inputs are not permitted"),

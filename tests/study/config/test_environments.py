@@ -48,7 +48,10 @@ def test_library_and_study_are_two_distributions(repository):
         chosen = tomllib.loads((folder / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]["find"]
         packages = find_packages(str(folder / chosen["where"][0]), include=chosen["include"])
         found[folder.name] = {package.partition(".")[0] for package in packages}
-    assert found == {repository.name: {"cocal"}, "src": {"cocal_study", "snakemake_logger_plugin_cocal"}}
+    assert found == {
+        repository.name: {"cocal"},
+        "src": {"cocal_study", "snakemake_executor_plugin_cocal", "snakemake_logger_plugin_cocal"},
+    }
 
 
 def _packages(path: Path) -> list[str]:

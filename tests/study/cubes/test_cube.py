@@ -10,6 +10,8 @@ import xarray as xr
 
 from cocal.cli import main
 from cocal.errors import ContractError
+from cocal.metrics.calibration import METRICS
+from cocal.metrics.scores import WITHIN
 from cocal.metrics.settings import MetricSettings
 from cocal.store import write_frame
 from cocal_study.cubes.cube import on_common_responses
@@ -20,6 +22,9 @@ from sample_predictions import metric_cube, predicted, sample_predictions
 
 SEEDS = (42, 137, 500)
 QUICK = MetricSettings(resamples=40)
+SETTINGS = MetricSettings(resamples=20)
+EVERYWHERE = (*METRICS, WITHIN)
+"""The metrics of every cube."""
 
 
 def rows(method: str, dataset: str = "easy", seed: int = -1, stream: int = 0, **changes) -> pd.DataFrame:
@@ -189,7 +194,7 @@ def test_the_command_writes_the_same_bytes_again(tmp_path):
     flags = ["--groups", json.dumps(groups), "--seeds", *map(str, SEEDS)]
     cube, written = cube_of(tmp_path, *flags, easy=table("easy"), hard=table("hard"))
     assert cube_of(tmp_path, *flags, hard=table("hard"), easy=table("easy"))[1] == written
-    assert cube.drop_attrs().equals(metric_cube(table("easy", "hard"), MetricSettings(resamples=20), groups))
+    assert cube.drop_attrs().equals(metric_cube(table("easy", "hard"), SETTINGS, groups, metrics=EVERYWHERE))
     assert cube.attrs["stage"] == "metrics"
 
 
@@ -200,10 +205,10 @@ def test_the_command_writes_a_sweep_and_common_responses(tmp_path, capsys):
     assert "metrics --sweep" in capsys.readouterr().err
     assert not (tmp_path / "cube.nc").exists()
     cube, _ = cube_of(tmp_path, "--sweep", "source_step", swept=swept)
-    assert cube.drop_attrs().equals(metric_cube(swept, MetricSettings(resamples=20), sweep=["source_step"]))
+    assert cube.drop_attrs().equals(metric_cube(swept, SETTINGS, sweep=["source_step"], metrics=EVERYWHERE))
     silent = table("easy").assign(method=lambda frame: frame["method"].replace("verbal", "p-true"))
     silent.loc[:2, ["confidence", "valid"]] = [np.nan, False]
     common, _ = cube_of(tmp_path, "--common-responses", common=silent)
-    expected = metric_cube(on_common_responses(silent), MetricSettings(resamples=20))
+    expected = metric_cube(on_common_responses(silent), SETTINGS, metrics=EVERYWHERE)
     assert common.drop_attrs().equals(expected)
     assert int(cell(common, "cocal-binary")["n_valid"]) == 37

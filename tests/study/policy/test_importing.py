@@ -99,7 +99,7 @@ def test_groups_are_gathered_wherever_their_responses_lie(tmp_path, run, rollout
     [
         ({"tokens": None}, "sample 3: field 'tokens' is missing"),
         ({"status": "aborted"}, "sample 3: its status is 'aborted'; group accuracies need a response in its place"),
-        ({"status": "lost"}, "sample 3: field 'status' is 'lost': input should be 'completed', "),
+        ({"status": "lost"}, "sample 3: field 'status' is 'lost': input should be 'completed' or 'truncated'"),
         (
             {"tokens": [1, 2, 999_999, 2], "response_length": 2, "loss_mask": None, "rollout_log_probs": None},
             "response token 0 is 999999, outside the model's vocabulary",

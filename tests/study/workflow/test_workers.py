@@ -45,7 +45,7 @@ def test_a_job_is_as_a_process_of_its_own(tmp_path, capfd):
 
 def test_a_worker_that_is_killed_fails_its_job_alone(tmp_path):
     with closing(Worker(str(tmp_path))) as worker:
-        process = psutil.Process().children()[-1]
+        (process,) = [one for one in psutil.Process().children() if Order.__module__ in one.cmdline()]
         Timer(0.1, process.kill).start()
         assert worker.run(Order(["try", "nearest-centroid"], {}, str(tmp_path / "a.log"), shown=False), None) == -9
         assert worker.ended
