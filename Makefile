@@ -9,7 +9,7 @@ REPLICATES ?= 5
 MINUTES ?= 10
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: reproduce laptop card replicate central regimes experience fits check fast test test-long test-oldest test-vllm vllm environments image mutants rehearsal rehearsal-short rehearsal-single-gpu bench gpu lint schema gallery docs clean help
+.PHONY: reproduce laptop card card-study replicate central regimes experience fits check fast test test-long test-oldest test-vllm vllm environments image mutants rehearsal rehearsal-short rehearsal-single-gpu bench gpu lint schema gallery docs clean help
 
 help:
 	@echo "make reproduce   set up .venv and rebuild every table and figure of the embedded study"
@@ -71,13 +71,17 @@ laptop: $(INSTALLED)
 	cp $(LAPTOP)/results/tables/*.csv $(LAPTOP)/gathered/tables
 
 # Three jobs share the card, so that one computes while another starts. Times of inference come last, with nothing beside.
+# A table of where the time went ends the run.
 CARD := studies/card
 CARD_STUDY := config/card.yaml
 CARD_FITS := --seeds 1 --recipe
 CARD_TABLES := $(patsubst %,results/tables/%.csv,main ood verdict sampling conditions)
-card: export COCAL_CUDA_GRAPHS = 1
-card: SNAKEMAKE = snakemake --configfile $(CARD_STUDY) --directory $(CARD) --resources
 card: $(INSTALLED)
+	python benchmarks/overhead.py $(CARD) -- $(MAKE) --no-print-directory card-study
+
+card-study: export COCAL_CUDA_GRAPHS = 1
+card-study: SNAKEMAKE = snakemake --configfile $(CARD_STUDY) --directory $(CARD) --resources
+card-study:
 	$(SNAKEMAKE) gpus=3 -- $(CARD_TABLES)
 	python benchmarks/fits.py --study $(CARD_STUDY) --directory $(CARD) $(CARD_FITS) --output $(CARD)/fits.csv
 	$(SNAKEMAKE) gpus=1 -- results/tables/fits.csv results/tables/cost.csv
@@ -235,10 +239,11 @@ rehearsal: $(INSTALLED)
 rehearsal-short: $(INSTALLED)
 	pytest tests/study/cluster/slurm --exitfirst -rs --durations 0 -m "not slow"
 
+rehearsal-single-gpu: export COCAL_PROCESSOR_ONLY = 1
+rehearsal-single-gpu: export OMP_NUM_THREADS = 1
 rehearsal-single-gpu: $(INSTALLED)
 	rm -rf studies/card-rehearsal
-	COCAL_PROCESSOR_ONLY=1 OMP_NUM_THREADS=1 python benchmarks/overhead.py studies/card-rehearsal -- \
-	  $(MAKE) --no-print-directory card CARD_STUDY=config/card-rehearsal.yaml CARD=studies/card-rehearsal \
+	$(MAKE) --no-print-directory card CARD_STUDY=config/card-rehearsal.yaml CARD=studies/card-rehearsal \
 	  CARD_FITS="--seeds 1 --recipe --updates 60"
 
 lint: $(INSTALLED)
