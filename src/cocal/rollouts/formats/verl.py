@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Iterator
+from itertools import count, groupby
 from pathlib import Path
 
 from cocal.rollouts import lines
@@ -13,11 +14,17 @@ from cocal.store.rows import entries
 
 def read(path: Path, reading: Reading, notes: Counter) -> Iterator[Sample]:
     """The responses of a file. Sessions with several outputs, of which only the last was scored, are left out."""
-    rows = [*entries(path)]
-    named = [re.fullmatch(r"(.+_\d+)_\d+", str(entry.get("uid"))) for _, _, entry in rows]  # PROMPT_SESSION_OUTPUT
-    counts = Counter(name and name[1] for name in named)
-    why = ["its session has several outputs" if name and counts[name[1]] > 1 else None for name in named]
-    return lines.samples(((row[0], row[2], one) for row, one in zip(rows, why, strict=True)), reading, notes)
+    numbers = count()
+
+    def session(row: tuple) -> str | int:
+        """The session of an output, which V1 names PROMPT_SESSION_OUTPUT; in V0, a number for each output."""
+        match = re.fullmatch(r"(.+_\d+)_\d+", str(row[2].get("uid")))
+        return match[1] if match else next(numbers)
+
+    sessions = (list(rows) for _, rows in groupby(entries(path), session))
+    several = "its session has several outputs"
+    rows = ((where, entry, several if len(s) > 1 else None) for s in sessions for where, _, entry in s)
+    return lines.samples(rows, reading, notes)
 
 
 FORMAT = Format("verl's JSON lines", lambda path, fields: path.suffix == ".jsonl" and {*fields} >= lines.VERL, read)
