@@ -27,6 +27,8 @@ _SENTENCE, _BEFORE = 20, 100
 """Characters of a prompt that stands again in its response, at least, and before it, at most."""
 _FEW = 4
 """Number of tokens beyond which prompts that end with their responses, and the reverse, are told."""
+_CLOSELY = 512
+"""Rows of a block whose whole responses are looked at."""
 _HEADED = 16
 """Number of tokens at the beginning of a response among which the prompt's own end is looked for."""
 
@@ -117,8 +119,8 @@ class Encoder:
             check_unread(self._tokenizer, samples, encoded, {n: self.values.get(n) for n in self._reads})
             compare(self._tokenizer, samples, encoded, self.reading.ignored)
         odd: dict[str, list[tuple[Sample, str | None]]] = {}
-        for sample, row in zip(samples, encoded, strict=True):
-            for problem, what in self._odd(sample, row).items():
+        for place, (sample, row) in enumerate(zip(samples, encoded, strict=True)):
+            for problem, what in self._odd(sample, row, place < _CLOSELY).items():
                 odd.setdefault(problem, []).append((sample, what))
         for problem, rows in odd.items():
             about = "prompt" if problem in (_REPEATED, _WITHIN, _HELD) else MARKERS
@@ -130,8 +132,9 @@ class Encoder:
         """Treat the next rows as the first: they come from a new sender."""
         self._texts_end = False
 
-    def _odd(self, sample: Sample, row: Encoded) -> dict[str, str | None]:
-        """The problems that a row may have, each with what in it has the problem, or None."""
+    def _odd(self, sample: Sample, row: Encoded, closely: bool) -> dict[str, str | None]:
+        """The problems that a row may have, each with what in it has the problem, or None; `closely` includes those for
+        which the whole response is looked at."""
         said, asked, question = (text or "" for text in (sample.response, sample.asked, sample.question))
         chat, replies = row.origin == "chat", self._replies
         found = {
@@ -139,17 +142,20 @@ class Encoder:
             _WITHIN: "" if len(question) >= _SENTENCE and question in said[: len(question) + _BEFORE] else None,
             _HELD: "" if _holds(row) else None,
             _FOREIGN: min(foreign(sample, self._written) - self._tokens, default=None),
-            f"the response has {{}}, {_ONCE_MORE}": escaped(said),
             f"the prompt has {{}}, {_ONCE_MORE}": leaked(asked),
         }
+        if closely:
+            found[f"the response has {{}}, {_ONCE_MORE}"] = escaped(said)
         if not replies:
             return found
         end, begun = replies.ending(row), said or self._tokenizer.decode(row.response[:_HEADED])
         within = self._markers.search(asked) if self._markers and chat else None
         bare = row.origin in ("ids", "template") and not any(text.strip() in end for text in self._headers)
-        close = replies.opened(end) or (replies.thinks if chat else None)
-        unended = close and not row.truncated and close not in self._tokenizer.decode(row.response)
         lacks = said and row.origin != "text" and not any(token in said for token in replies.special)
+        if closely:
+            close = replies.opened(end) or (replies.thinks if chat else None)
+            unended = close and not row.truncated and close not in self._tokenizer.decode(row.response)
+            found[_UNENDED] = close if unended else None
         return found | {
             _HEADER: next((text for text in self._headers if begun.startswith(text)), None),
             _RENDERED: within and within[0],
@@ -158,7 +164,6 @@ class Encoder:
             _THINKS.format("{}", self._mode): replies.unopened(sample, row)
             if row.origin in ("chat", "restored")
             else None,
-            _UNENDED: close if unended else None,
             _LACKING: " and ".join(replies.special) or None if lacks else None,
         }
 

@@ -43,7 +43,8 @@ _LEAKED = re.compile(r"[ĠĊ]|▁(?![\w▁]*[|｜]>)")
 _SHOWN = re.compile(r"""\s*(\[(['"])|b(['"]))(?:\\.|(?!\2|\3).)*(?:\2\]|\3)\s*""", re.DOTALL)
 """A text in a list, or the bytes of one, as Python shows it."""
 _FEW, _BEGINNING = 8, 512
-"""Number of responses that the tokenizer has to give back, and of their first characters."""
+"""Number of responses that the tokenizer has to give back, and of a file's rows that are compared with their texts;
+number of their first characters."""
 
 
 def _closes(marker: str) -> str | None:
@@ -162,11 +163,12 @@ def compare(
     judge(read, "the tokenizer reads the response as {!r}, and is not the policy's", MARKERS)
     for what in sorted({"prompt", "response"} - {*ignored}):
         for _, rows in groupby(zip(samples, encoded, strict=True), lambda pair: pair[0].where.rpartition(": ")[0]):
-            beside = (
+            beside = [
                 (s, r, s.response_beside if what == "response" else s.question if r.origin == "ids" else None)
                 for s, r in rows
-            )
-            compared = [(s, _other(tokenizer, getattr(r, what), text)) for s, r, text in beside if text]
+            ]
+            spread = beside[:: len(beside) // _FEW + 1]
+            compared = [(s, _other(tokenizer, getattr(r, what), text)) for s, r, text in spread if text]
             judge(compared, f"the ids of the {what} are not those of its text, but of {{!r}}", what)
 
 

@@ -29,8 +29,7 @@ _KEYS = ("role", "content", *_THOUGHTS, "tool_calls", "tool_call_id", "name")
 """What chat templates read of a message."""
 _WORDS = f"the words for it are {', '.join(LABELS)}"
 _NO_CHAT = (
-    "is neither a text nor a list of messages that have a text as 'role' and 'content' (docs/formats.md has "
-    "converters; ids stand in fields of their own)"
+    "is neither a text nor a list of messages that have a text as 'role' and 'content' (docs/formats.md has converters)"
 )
 
 
@@ -86,6 +85,8 @@ def _said(value: Any) -> str | tuple[Mapping[str, Any], ...]:
         return _text(value)
     if not isinstance(value, LISTS) or not len(value):
         raise ValueError(_NO_CHAT)
+    if all(isinstance(message, Integral) for message in value):
+        raise ValueError("is a list of token ids; name it so (--field prompt_ids=NAME, --field response_ids=NAME)")
     return tuple(map(_message, value))
 
 

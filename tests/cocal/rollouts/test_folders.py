@@ -23,7 +23,11 @@ def test_files_of_a_folder_and_of_those_below_are_read_together(tmp_path, below)
     ("row", "mapping", "said"),
     [
         ({"input_ids": [5, 6], "output_ids": [7]}, {}, r"name one \(--field prompt=NAME or .*prompt_ids=NAME\)"),
-        ({"prompt": "2?", "output_ids": [7, 8]}, {"response": "output_ids"}, r"ids are named so \(--field prompt_ids"),
+        (
+            {"prompt": "2?", "output_ids": [7, 8]},
+            {"response": "output_ids"},
+            r"token ids; name it so \(--field prompt_ids",
+        ),
         ({"prompt": "2?", "choices": [{"text": "4"}]}, {}, r"what lies within another, .*docs/formats.md"),
     ],
 )

@@ -78,7 +78,7 @@ def test_a_bad_row_is_named(missing, message, capsys, fit, score, source):
     [
         ("\n \n", "the file is empty"),
         ("{}\n".encode("utf-16"), "line 1: not UTF-8; write the file in UTF-8"),
-        ("{\n}\n", "line 1: not JSON (EOF while parsing an object at line 1 column 1); write one object in each line"),
+        ("{\n}\n", "line 1: not JSON (EOF while parsing an object); write one object in each line"),
         ('{"text": "a"}\n', "line 1: none of the fields prompt, messages, input, prompt_ids is there; its fields"),
     ],
 )
