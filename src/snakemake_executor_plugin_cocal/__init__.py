@@ -16,6 +16,7 @@ from typing import Any
 from snakemake.benchmark import BenchmarkRecord, benchmarked, write_benchmark_records
 from snakemake.executors import local
 from snakemake.executors.local import common_settings as common_settings
+from snakemake_interface_common.exceptions import WorkflowError
 
 from cocal_study.commands.worker import Order
 
@@ -73,7 +74,7 @@ class Executor(local.Executor):
         return super().run_single_job(job)
 
     def _in_worker(self, job: Any) -> None:
-        """Run a job to its end. Raises CalledProcessError if it fails, as Snakemake does for a command."""
+        """Run a job to its end. Raises WorkflowError if it fails, with the words that Snakemake has for a command."""
         try:
             worker = self._idle.get_nowait()
         except Empty:
@@ -86,7 +87,7 @@ class Executor(local.Executor):
         if not worker.ended:
             self._idle.put(worker)
         if status:
-            raise subprocess.CalledProcessError(status, job.shellcmd)
+            raise WorkflowError(str(subprocess.CalledProcessError(status, job.shellcmd)))
         if record:
             write_benchmark_records([record], str(job.benchmark), False)
 

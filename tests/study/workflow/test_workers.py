@@ -59,6 +59,7 @@ def test_snakemake_gives_jobs_to_workers(repository, tmp_path):
     assert refused.returncode == 1
     assert "unrecognized arguments: --nothing" in (tmp_path / "overview.log").read_text()
     assert refused.stderr.count("the command returned non-zero exit status 2") == 2, refused.stderr
+    assert "Traceback" not in refused.stderr
     done = started.snakemake(words, tmp_path)
     assert done.returncode == 0, done.stderr
     for name in ("overview", "paradigms"):
