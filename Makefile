@@ -54,9 +54,13 @@ $(INSTALLED): pyproject.toml src/pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]' -e ./src
 	touch $@
 
+# Jobs of a run on this machine share processes that have loaded their libraries (src/snakemake_executor_plugin_cocal).
+# profiles/default could not say so: it would also hold where a cluster's profile names another executor.
+SHARED := --executor cocal
+
 # What the main table needs comes first.
 reproduce: $(INSTALLED)
-	$(BIN)/snakemake --prioritize results/tables/main.tex
+	$(BIN)/snakemake $(SHARED) --prioritize results/tables/main.tex
 	$(BIN)/cocal digests --compare config/digests/embedded.json
 	@echo "One page of all tables and figures: snakemake --report results/report.html. To go on: source $(BIN)/activate, then e.g. snakemake results/tables/main.tex"
 	@head -n 1 results/verdict.txt
@@ -65,7 +69,7 @@ reproduce: $(INSTALLED)
 LAPTOP := studies/laptop
 LAPTOP_TABLES := $(patsubst %,results/tables/%.csv,main ood verdict claims sampling recalibrated conditions comparisons)
 laptop: $(INSTALLED)
-	snakemake --configfile config/laptop.yaml --directory $(LAPTOP) -- $(LAPTOP_TABLES)
+	snakemake $(SHARED) --configfile config/laptop.yaml --directory $(LAPTOP) -- $(LAPTOP_TABLES)
 	mkdir -p $(LAPTOP)/gathered/tables
 	cd $(LAPTOP) && cocal digests --write gathered/digests.json --overwrite
 	cp $(LAPTOP)/results/tables/*.csv $(LAPTOP)/gathered/tables
@@ -80,7 +84,7 @@ card: $(INSTALLED)
 	python benchmarks/overhead.py $(CARD) -- $(MAKE) --no-print-directory card-study
 
 card-study: export COCAL_CUDA_GRAPHS = 1
-card-study: SNAKEMAKE = snakemake --configfile $(CARD_STUDY) --directory $(CARD) --resources gpus=3
+card-study: SNAKEMAKE = snakemake $(SHARED) --configfile $(CARD_STUDY) --directory $(CARD) --resources gpus=3
 card-study:
 	$(SNAKEMAKE) --set-threads latency=$$(nproc) -- $(CARD_TABLES)
 	python benchmarks/fits.py --study $(CARD_STUDY) --directory $(CARD) $(CARD_FITS) --output $(CARD)/fits.csv
@@ -107,7 +111,7 @@ replicate: $(INSTALLED)
 	for number in $(NUMBERS); do \
 	  folder=$(REPLICAS)/$$number; \
 	  cocal replicate --number $$number --output $$folder/study.yaml --overwrite && \
-	  snakemake --directory $$folder --configfile $$folder/study.yaml || exit 1; \
+	  snakemake $(SHARED) --directory $$folder --configfile $$folder/study.yaml || exit 1; \
 	done
 	$(call same-bytes,$(REPLICAS))
 	cocal spread $$(printf '$(REPLICAS)/%s/results ' $(NUMBERS)) --output $(REPLICAS)/spread --overwrite
@@ -120,7 +124,7 @@ central: $(INSTALLED)
 	for number in $(NUMBERS); do \
 	  cocal replicate --study config/central.yaml --number $$number --output $(CENTRAL)/$$number/study.yaml --overwrite || exit 1; \
 	done
-	printf '%s\n' $(NUMBERS) | xargs -I {} -P $$(nproc) snakemake --cores 1 --directory $(CENTRAL)/{} \
+	printf '%s\n' $(NUMBERS) | xargs -I {} -P $$(nproc) snakemake $(SHARED) --cores 1 --directory $(CENTRAL)/{} \
 	  --configfile $(CENTRAL)/{}/study.yaml -- \
 	  $$(printf 'results/tables/%s.csv ' claims comparisons conditions main recalibrated sampling verdict)
 	$(call same-bytes,$(CENTRAL))

@@ -1,7 +1,7 @@
 """Snakemake's local executor, with jobs of `cocal` that share processes which have loaded their libraries.
 
-`executor: cocal` in profiles/default selects it. A job of `cocal` that needs no environment of its own is given to a
-worker (cocal_study.commands.worker), which runs one job at a time; all others are run as Snakemake runs them.
+`snakemake --executor cocal` selects it, as `make reproduce` does. A job of `cocal` that needs no environment of its own
+is given to a worker (cocal_study.commands.worker), which runs one job at a time; others are run as Snakemake runs them.
 """
 
 import os

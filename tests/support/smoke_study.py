@@ -15,7 +15,7 @@ CONFIG = ROOT / "config/smoke.yaml"
 def flags_of(folder, config=None):
     """How Snakemake is called in a folder."""
     flags = ["--snakefile", str(ROOT / "Snakefile"), "--directory", str(folder), "--cores", "2"]
-    flags += ["--workflow-profile", str(ROOT / "profiles/default")]
+    flags += ["--workflow-profile", str(ROOT / "profiles/default"), "--executor", "cocal"]
     return flags if config is None else [*flags, "--configfile", str(config)]
 
 

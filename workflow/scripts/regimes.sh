@@ -6,7 +6,7 @@ set -euo pipefail
 folder=$1
 shift
 targets=("$@")
-run() { snakemake --cores 1 --directory "$folder/$1" --configfile "$folder/$1.yaml" -- "${targets[@]}"; }
+run() { snakemake --executor cocal --cores 1 --directory "$folder/$1" --configfile "$folder/$1.yaml" -- "${targets[@]}"; }
 run base
 for study in "$folder"/*.yaml; do
     point=$(basename "$study" .yaml)

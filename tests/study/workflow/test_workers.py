@@ -5,6 +5,7 @@ from contextlib import closing
 from threading import Timer
 
 import psutil
+from snakemake.cli import parse_args
 
 import started
 from cocal_study.commands.worker import Order
@@ -51,10 +52,16 @@ def test_a_worker_that_is_killed_fails_its_job_alone(tmp_path):
         assert worker.ended
 
 
+def test_a_cluster_has_the_executor_of_its_profile(repository, monkeypatch):
+    monkeypatch.chdir(repository)
+    _, options = parse_args(["--profile", "slurm", "--dry-run"])
+    assert options.executor == "slurm", "profiles/default, which overrides every other profile, must name none"
+
+
 def test_snakemake_gives_jobs_to_workers(repository, tmp_path):
     (tmp_path / "Snakefile").write_text(SNAKEFILE)
     shutil.copytree(repository / "profiles/default", tmp_path / "profile")
-    words = ["--workflow-profile", "profile", "--cores", "1"]
+    words = ["--executor", "cocal", "--workflow-profile", "profile", "--cores", "1"]
     refused = started.snakemake([*words, "--keep-going", "--config", "more=['--nothing']"], tmp_path)
     assert refused.returncode == 1
     assert "unrecognized arguments: --nothing" in (tmp_path / "overview.log").read_text()
