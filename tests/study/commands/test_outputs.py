@@ -60,7 +60,7 @@ REFUSED = [
     (FIT, "in.jsonl", "is a file, but the command writes a folder"),
     (FIT, "notes", "notes: exists already; replace it by --overwrite"),
     (EVALUATE, "notes", "notes: exists already; replace it by --overwrite"),
-    (SCORE, "in.jsonl/below/out.jsonl", "in.jsonl: Not a directory"),
+    (SCORE, "in.jsonl/below/out.jsonl", "the output lies within the input"),
     (VOTE, "loop", "loop: is a symbolic link that leads nowhere"),
     (VOTE, "nowhere", "nowhere: is a symbolic link that leads nowhere"),
     (VOTE, "o" * 300, "File name too long"),

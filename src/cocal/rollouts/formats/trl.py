@@ -124,6 +124,13 @@ def _of_table(path: Path, reading: Reading, notes: Counter) -> list[Sample]:
     if reward is None:
         reward = _reward_of(path)
         notes[f"fields: {reward} as reward"] += 1
+    tables = [int(file.stem[12:]) for file in path.parent.glob("completions_*.parquet") if file.stem[12:].isdecimal()]
+    updates, count = max(tables, default=0), sum(number > 0 for number in tables)  # 0 is before the training
+    if updates > count:
+        notes[
+            f"TRL wrote {count:,} table{'s' * (count != 1)} in {updates:,} updates: responses that it sampled in "
+            "between are lost, unless updates share them (logging_steps=1 writes all)"
+        ] += 1
     if samples := read(path, reward):
         return samples
     raise ContractError(f"{path}: the file is empty; delete it, or dump the step again")
