@@ -15,7 +15,7 @@ def correctness(rewards: np.ndarray, where: Callable[[int], str], above: float |
     """Which of the rewards, float64 (n,), mean a correct response, bool (n,), and what was assumed, in words.
 
     Rewards are 0 and 1, or -1 and 1; a ContractError names file and row (`where`) of another. With `above`, those above
-    that number are correct; a ContractError refuses one that makes all of 0 and 1, or -1 and 1, the same.
+    that number are correct; a ContractError refuses one that makes all of them the same.
     """
     if above is not None:
         if len(rewards) and not rewards.min() <= above < rewards.max():
