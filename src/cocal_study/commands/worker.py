@@ -59,7 +59,7 @@ def next_order(asked: Connection) -> Order:
             sys.exit()
         with suppress(Exception):  # the command itself will say what is wrong
             load(order.words[0])
-        gc.freeze()  # before a fork, as Python's documentation advises: pages that the collector leaves alone stay shared
+        gc.freeze()  # as Python's documentation advises before a fork: pages that the collector leaves stay shared
         printed = subprocess.Popen(["tee", order.log], stdin=subprocess.PIPE) if order.shown else None
         log = printed.stdin if printed else Path(order.log).open("wb")  # noqa: SIM115 (the fork's output)
         assert log is not None
