@@ -38,7 +38,7 @@ class Grown(NamedTuple):
 
     until: Sequence[np.ndarray]
     """Of each response, the numbers of its tokens after which there is a confidence, int (k,), up to its length."""
-    courses: Sequence[np.ndarray]
+    trajectories: Sequence[np.ndarray]
     """Of each response, these confidences, float64 (k,)."""
     correct: np.ndarray
     """Whether each response is right, bool (n,)."""
@@ -46,7 +46,7 @@ class Grown(NamedTuple):
     def auroc(self, share: float) -> float:
         """AUROC after this share of each response's tokens, at the last place that has a confidence."""
         places = np.array([np.searchsorted(at, share * at[-1] + 1e-9, side="right") - 1 for at in self.until])
-        values = np.array([course[place] for course, place in zip(self.courses, places, strict=True)])
+        values = np.array([trajectory[place] for trajectory, place in zip(self.trajectories, places, strict=True)])
         return auroc(values[places >= 0], self.correct[places >= 0])
 
     def saved(self, lost: float) -> float:
@@ -54,12 +54,12 @@ class Grown(NamedTuple):
         where none is right."""
         if not self.correct.any():
             return math.nan
-        lowest = np.array([course[:-1].min(initial=np.inf) for course in self.courses])
+        lowest = np.array([trajectory[:-1].min(initial=np.inf) for trajectory in self.trajectories])
         right = np.sort(lowest[self.correct])
         threshold = right[int(lost * len(right) + 1e-9)]
         stops = [
-            at[np.flatnonzero(course[:-1] < threshold)[0]] if least < threshold else at[-1]
-            for at, course, least in zip(self.until, self.courses, lowest, strict=True)
+            at[np.flatnonzero(trajectory[:-1] < threshold)[0]] if least < threshold else at[-1]
+            for at, trajectory, least in zip(self.until, self.trajectories, lowest, strict=True)
         ]
         return float(1 - sum(stops) / sum(at[-1] for at in self.until))
 
@@ -94,7 +94,7 @@ def followed(study: Study, folder: Path, every: int) -> Iterator[tuple[str, Grow
     for method, prefixes, reads in ((WHOLE, None, False), (PREFIXES, every, False), (WITH_TOKENS, every, True)):
         logging.info("fitting: %s", method)
         one = companions[method] = Companion.fit(*given, rollouts, prefixes=prefixes, token_probability=reads)
-        one.about = one.about.model_copy(update={"prefixes": every})  # one of whole responses is asked, too
+        one.config = one.config.model_copy(update={"prefixes": every})  # one of whole responses is asked, too
     for dataset in study.evaluation_sets("mathematics"):
         responses = read_frame(folder / responses_file(backbone, "grpo", step, "answer", dataset), RESPONSES)
         responses = responses[responses["sample"] < study.datasets[dataset].samples]
@@ -104,8 +104,8 @@ def followed(study: Study, folder: Path, every: int) -> Iterator[tuple[str, Grow
         yield OWN, Grown(until, so_far, correct)
         ids = responses["prompt_ids"].tolist(), responses["response_ids"].tolist()
         for method, companion in companions.items():
-            whole, courses = companion.score(*given, *ids, every=every)
-            joined = [np.append(course, last) for course, last in zip(courses, whole, strict=True)]
+            whole, trajectories = companion.score(*given, *ids, every=every)
+            joined = [np.append(trajectory, last) for trajectory, last in zip(trajectories, whole, strict=True)]
             yield method, Grown(until, joined, correct)
 
 

@@ -35,13 +35,13 @@ from typing import NamedTuple
 import numpy as np
 import psutil
 import torch
+from cocal.fitting.told import BaseModelInfo, CompanionConfig
 from transformers import GenerationConfig, Qwen3Config, Qwen3ForCausalLM
 
 from cocal.companion.settings import CompanionSettings
 from cocal.confidence.companion import Companion
 from cocal.confidence.saved import write
 from cocal.features.extract import TOKEN_INPUTS
-from cocal.fitting.about import About, BaseModelFacts
 from cocal.models.loading import load_policy
 from cocal_study.backbones.pretraining import train_tokenizer
 from timing import row, timed
@@ -94,10 +94,10 @@ class Case:
         tokenizer.save_pretrained(folder / "model")
         settings = CompanionSettings(widths=self.widths, targets=("binary",))
         companions = untrained(settings, 2 * self.hidden + TOKEN_INPUTS, self.layers - 1)
-        base = BaseModelFacts.of(config, str(folder / "model"))
-        about = About(spec=companions.spec, base_model=base, prefixes=16, token_probability=True)
+        base = BaseModelInfo.of(config, str(folder / "model"))
+        told = CompanionConfig(spec=companions.spec, base_model=base, prefixes=16, token_probability=True)
         (folder / "companion").mkdir()
-        write(folder / "companion", companions, about)
+        write(folder / "companion", companions, told)
 
 
 QUICK = Case(128, 2, 2, 1, 64, 256, 512, (64, 32, 16, 8), ends=16, requests=32, together=16, longest=64, pairs=2)
@@ -165,7 +165,7 @@ def _compared(case: Case, servers: Sequence[tuple[int, psutil.Process]], folder:
     draw = np.random.default_rng(0)
     prompts = [draw.integers(3, 256, draw.integers(8, case.longest // 2)).tolist() for _ in range(case.requests)]
     ended = _pairs(case, servers, prompts, "answers end")
-    course = _pairs(case, servers, prompts, "a confidence after every 16 tokens", ours={"confidence_every": 16})
+    trajectory = _pairs(case, servers, prompts, "a confidence after every 16 tokens", ours={"confidence_every": 16})
     # nothing is scored, so that the sums' own cost is seen
     kept = _pairs(case, servers, prompts, "to the limit", {"ignore_eos": True})
     plain, ours = ended[0][0], ended[1][0]
@@ -192,7 +192,7 @@ def _compared(case: Case, servers: Sequence[tuple[int, psutil.Process]], folder:
     limit = "; nothing is scored, so this is what the sums cost"
     return [
         compared(size, "vLLM without confidences", ended, note=told),
-        compared("the same, with confidences after every 16 tokens", "vLLM without confidences", course),
+        compared("the same, with confidences after every 16 tokens", "vLLM without confidences", trajectory),
         compared("the same requests up to the length limit", "vLLM without confidences", kept, note=limit),
         compared(size, "vLLM, then a pass of transformers", ended, second, f"; the pass: {second:.3g} s"),
         row(name, "first token", firsts[1], "vLLM without confidences", firsts[0], "median"),

@@ -8,7 +8,7 @@ import numpy as np
 
 from cocal.commands.flags import field_flags, given_flags
 from cocal.confidence import deciding
-from cocal.confidence.deciding import read_courses, write_decisions
+from cocal.confidence.deciding import read_trajectories, write_decisions
 from cocal.confidence.scored import read_scored
 from cocal.errors import ConfigError
 from cocal.metrics.choices import best_of_n, fewest_questions
@@ -135,10 +135,10 @@ def _abstain(options: argparse.Namespace, reading: Reading) -> None:
 
 def _stop(options: argparse.Namespace, reading: Reading) -> None:
     risk, delta = _bounds(options, "risk")
-    new, threshold = read_courses(options.input, reading, ("stopped_at",), options.name), options.threshold
+    new, threshold = read_trajectories(options.input, reading, ("stopped_at",), options.name), options.threshold
     print(new.scored.as_read)
     if options.calibration:
-        old = read_courses(options.calibration, reading, name=options.name)
+        old = read_trajectories(options.calibration, reading, name=options.name)
         print(old.scored.as_read)
         threshold = deciding.threshold_to_stop(new, old, max_risk=risk, delta=delta)
     _say_threshold(

@@ -26,7 +26,7 @@ def _card(name: str, scored: Scored) -> HeldOut | None:
         )
     if not scored.companions:
         logging.warning("%s: no line says which companion gave its confidence; it may be another one", scored.source)
-    return companion.about.held_out
+    return companion.config.held_out
 
 
 def run_evaluate(options: argparse.Namespace) -> None:

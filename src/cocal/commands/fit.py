@@ -58,20 +58,20 @@ def run_fit(options: argparse.Namespace) -> None:
     if options.keep_states:
         _keep(run_folder, options.output / STATES)
     run_folder.publish({})
-    spec = companion.about.spec
+    spec = companion.config.spec
     print(f"\n{options.output}: a companion of {options.model}")
-    for note in companion.about.notes:
+    for note in companion.config.notes:
         print(f"  {note}")
     chosen_by = f" {spec.validation_responses:,} responses to other questions chose its best pass."
     if recipe == "best":
-        recipes = "\n".join(companion.about.recipes())
+        recipes = "\n".join(companion.config.recipes())
         chosen_by = f" These recipes were compared in cross-validation, and the first was kept:\n\n{recipes}"
     print(
         f"  It learnt from {spec.training_responses:,} responses, {100 * spec.training_error_share:.1f} % of them "
         f"wrong.{chosen_by}\n"
     )
     print(companion.summary(), end="\n\n")
-    companion.about.warn_of_constant()
+    companion.config.warn_of_constant()
     if companion.alone is not None:
         print(
             "It also reads the probabilities of the tokens. The best companion of states alone lies beside it, for "

@@ -5,14 +5,14 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from cocal.fitting.about import About
+from cocal.fitting.config import CompanionConfig
 from cocal.fitting.models import Checkpoint
 from cocal.store import digest
 from cocal.store.run_folder import RunFolder, file_states
 
 
 def claim(
-    options: argparse.Namespace, inputs: Iterable[Path], about: About | None = None, **depends_on: Any
+    options: argparse.Namespace, inputs: Iterable[Path], config: CompanionConfig | None = None, **depends_on: Any
 ) -> tuple[Checkpoint, RunFolder]:
     """Find the model of a command, which is not loaded yet, and claim the working folder beside its output.
 
@@ -22,13 +22,13 @@ def claim(
     Args:
         options: Flags of the command: model, revision, adapter, precision and output.
         inputs: The files that it reads.
-        about: What the companion says of itself that the model has to fit.
+        config: What the companion says of itself that the model has to fit.
         depends_on: What else the work depends on; the work of an earlier job is gone on with if all is the same.
     """
     checkpoint = Checkpoint.find(options.model, options.revision, options.adapter)
-    if about is not None:
-        about.check_model(checkpoint.architecture)
-        about.warn_of_other(checkpoint.facts)
+    if config is not None:
+        config.check_model(checkpoint.architecture)
+        config.warn_of_other(checkpoint.facts)
     # another processor of a cluster may choose another format
     precision = checkpoint.usual_precision() if options.precision == "auto" else options.precision
     depends_on |= {"inputs": file_states(inputs), "model": checkpoint.identity(), "precision": precision}

@@ -11,7 +11,7 @@ import pandas as pd
 from cocal.confidence import LEARNT
 from cocal.confidence.companion import Companion
 from cocal.errors import ContractError
-from cocal.fitting.about import prompt_digest
+from cocal.fitting.config import prompt_digest
 from cocal.fitting.fit import digest_of, of_later_steps, read
 from cocal.fitting.held_out import LEAST_QUESTIONS
 from cocal.fitting.models import Checkpoint
@@ -41,10 +41,14 @@ def run_monitor(options: argparse.Namespace) -> None:
     """
     fix_threads(alone=True)
     companion = Companion.from_pretrained(options.companion)
-    about, by, checkpoint = companion.about, companion.identity()[:12], Checkpoint.find(options.model, options.revision)
-    about.check_model(checkpoint.architecture)
-    about.spec.chosen(options.target)
-    card = {metric.metric: metric for metric in about.held_out.metrics} if about.held_out else {}
+    config, by, checkpoint = (
+        companion.config,
+        companion.identity()[:12],
+        Checkpoint.find(options.model, options.revision),
+    )
+    config.check_model(checkpoint.architecture)
+    config.spec.chosen(options.target)
+    card = {metric.metric: metric for metric in config.held_out.metrics} if config.held_out else {}
     bounds = {name: getattr(options, flag) for name, (_, flag) in WATCHED.items()}
     for name, (end, _) in WATCHED.items():
         bounds[name] = getattr(card.get(name), end, None) if bounds[name] is None else bounds[name]
@@ -64,7 +68,7 @@ def run_monitor(options: argparse.Namespace) -> None:
     ids = (rows[name].tolist() for name in ("prompt_ids", "response_ids"))
     tokens = options.batch_tokens or usual_batch_tokens()
     scored = companion.score(policy.model, policy.tokenizer, *ids, target=options.target, batch_tokens=tokens)
-    confidence = cast(np.ndarray, scored)  # no courses were asked for
+    confidence = cast(np.ndarray, scored)  # no trajectories were asked for
     settings = MetricSettings(resamples=options.resamples)
     metrics = measured(rows["question"], confidence, rows["correct"].to_numpy(), settings).set_index("metric")
     line = {"checkpoint": checkpoint.name, "step": step, "responses": len(rows)}
@@ -101,15 +105,15 @@ def run_monitor(options: argparse.Namespace) -> None:
 def _new(options: argparse.Namespace, companion: Companion, policy: Policy) -> tuple[Companion, Experience]:
     """The companion with the names of fields that are given, and the rollouts, if they are enough and others than those
     that it has learnt from."""
-    about, given, place = companion.about, dict(options.field), options.rollouts[0]
+    config, given, place = companion.config, dict(options.field), options.rollouts[0]
     labelled = {*given} & {*NEEDED["label"]}  # by another field than at the fit
-    kept = {meaning: name for meaning, name in about.fields.items() if not (labelled and meaning in NEEDED["label"])}
+    kept = {meaning: name for meaning, name in config.fields.items() if not (labelled and meaning in NEEDED["label"])}
     other = {"fields": {**kept, **given}, "max_response_length": options.max_response_length}
     other["correct_above"] = options.correct_above
-    other["base_model"] = about.base_model.model_copy(update={"sample": None})  # a later checkpoint has other weights
+    other["base_model"] = config.base_model.model_copy(update={"sample": None})  # a later checkpoint has other weights
     companion = companion.reading(options.ignore, **other)
     try:
-        experience = read(options.rollouts, Encoder(policy, companion.about))
+        experience = read(options.rollouts, Encoder(policy, companion.config))
     except ContractError as error:
         remembered = (f"--field {meaning}={name};" for meaning, name in kept.items() if meaning not in given)
         if not any(flag in str(error) for flag in remembered):
@@ -118,10 +122,10 @@ def _new(options: argparse.Namespace, companion: Companion, policy: Policy) -> t
     rows = experience.rows
     if (questions := rows["question"].nunique()) < LEAST_QUESTIONS:
         raise ContractError(f"{place}: {questions} question(s) give no interval; it takes at least {LEAST_QUESTIONS}")
-    known = about.prompts
+    known = config.prompts
     learnt = sum(prompt_digest(ids) in known for ids in rows["prompt_ids"])
-    dated = experience.has_steps and about.has_steps and rows["step"].max() <= about.spec.steps
-    if digest_of(rows) == about.learnt:
+    dated = experience.has_steps and config.has_steps and rows["step"].max() <= config.spec.steps
+    if digest_of(rows) == config.learnt:
         said = "the companion has learnt from these rollouts, so that its quality on them says nothing"
         raise ContractError(f"{place}: {said}; give new ones of the later checkpoint")
     if dated and learnt == len(rows):

@@ -21,12 +21,12 @@ def run_score(options: argparse.Namespace) -> None:
     # of the companion as it is, whatever of this file is read otherwise
     wanted = Wanted(options.input, dict(options.field), **given, by=companion.identity()[:12])
     companion = companion.reading(ignored=options.ignore, max_response_length=options.max_response_length)
-    companion.about.spec.chosen(options.target, options.seed)
+    companion.config.spec.chosen(options.target, options.seed)
     if options.every:
-        companion.about.check_prefixes()
-    checked = check(wanted, companion.about)
+        companion.config.check_prefixes()
+    checked = check(wanted, companion.config)
     parts = {"wanted": repr(wanted), "companion": companion.identity()}
-    checkpoint, run_folder = claim(options, [options.input], companion.about, **parts)
+    checkpoint, run_folder = claim(options, [options.input], companion.config, **parts)
     policy = checkpoint.load(options.precision)
     scored = score_file(companion, policy, wanted, checked, run_folder)
     run_folder.publish({UNFINISHED: options.output})
@@ -35,26 +35,26 @@ def run_score(options: argparse.Namespace) -> None:
     for why, count in checked.unread.items():
         print(f"  no confidence for {count:,}: {why}")
     doubts = [f"{count:,} prompts are {LEARNT}"] if (count := scored.origins.pop(LEARNT, 0)) else []
-    doubts += [UNKNOWN] * (not companion.about.asked)
+    doubts += [UNKNOWN] * (not companion.config.asked)
     for origin, count in scored.origins.items():
         print(f"  {count:,} prompts are {origin}")
     if scored.tokenised:
         print(f"  {scored.tokenised:,} have ids that were made anew from texts, and may not be those that were sampled")
-    if limit := companion.about.max_response_length:
+    if limit := companion.config.max_response_length:
         more = f"; {scored.longer:,} are longer: if these were sampled with a larger limit, give that"
         said = f"responses of {limit:,} tokens or more count as cut, where they do not say so (--max-response-length)"
         print(f"  {said}{more if scored.longer else ''}")
-    metrics = companion.about.held_out.metrics if companion.about.held_out else ()
+    metrics = companion.config.held_out.metrics if companion.config.held_out else ()
     card = "".join(f", {metric.value:.3f} on the card" for metric in metrics if metric.metric == "mean_confidence")
     print(f"  mean confidence {scored.mean:.3f}{card}")
-    learnt = companion.about.rollouts
+    learnt = companion.config.rollouts
     doubts += [difference] if learnt and (difference := learnt.difference(scored.responses)) else []
     for doubt in doubts:
         logging.warning(doubt)
-    companion.about.warn_of_constant()
+    companion.config.warn_of_constant()
     flags = [*given_flags(options, {"name": "confidence"}), *field_flags(checked.mapping)]
-    if checked.rewarded and companion.about.correct_above is not None:
-        flags += ["--correct-above", str(companion.about.correct_above)]
+    if checked.rewarded and companion.config.correct_above is not None:
+        flags += ["--correct-above", str(companion.config.correct_above)]
     report, chosen = (
         shlex.join(["cocal", *words, "--output", output, *flags])
         for words, output in (

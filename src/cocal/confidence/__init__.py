@@ -1,6 +1,6 @@
 """Confidences: companions saved in the Hub's convention, applied to responses, evaluated, and decided by."""
 
-COURSE = "_course"
+TRAJECTORY = "_trajectory"
 """Suffix, behind the name of a confidence, of the field with those of the growing response (`cocal score --every`)."""
 LEARNT_FROM = "_learnt"
 """Suffix of the field that is true if the companion has learnt from the response's prompt, and null if nobody knows."""

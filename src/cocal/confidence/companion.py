@@ -16,7 +16,7 @@ from cocal.confidence import saved
 from cocal.errors import ContractError, first_line
 from cocal.features.extract import inputs_of
 from cocal.features.store import Layout, NumberFormat, decoded, encoded
-from cocal.fitting.about import About, BaseModelFacts, prompt_digests
+from cocal.fitting.config import BaseModelInfo, CompanionConfig, prompt_digests
 from cocal.models.loading import Policy, evaluating
 from cocal.models.weights import sample_digest
 from cocal.rollouts.encoding import BLOCK, ROWS, Encoder
@@ -42,13 +42,15 @@ class Companion:
     and its quality is what the model card states.
 
     Args:
-        companions, about: Fitted members; what they were fitted on, and for which model.
+        companions, config: Fitted members; what they were fitted on, and for which model.
         alone: Where they read token probabilities, too, the best companion of states alone, which is saved with them.
     """
 
-    def __init__(self, companions: Companions, about: About, alone: tuple[Companions, About] | None = None):
+    def __init__(
+        self, companions: Companions, config: CompanionConfig, alone: tuple[Companions, CompanionConfig] | None = None
+    ):
         self.companions = companions.to(best_device())
-        self.about = about
+        self.config = config
         self.alone = Companion(*alone) if alone else None
 
     @classmethod
@@ -84,7 +86,7 @@ class Companion:
         """The companion, which from now on reads responses otherwise than those of its fit: without what is `ignored`,
         too, and by `other` values of `cocal.rollouts.format.Reading`, of which None keeps that of the fit."""
         update = {name: value for name, value in other.items() if value is not None}
-        self.about = self.about.model_copy(update=update | {"ignored": (*self.about.ignored, *ignored)})
+        self.config = self.config.model_copy(update=update | {"ignored": (*self.config.ignored, *ignored)})
         return self
 
     @classmethod
@@ -96,18 +98,20 @@ class Companion:
         from cocal.store.contracts import RESPONSES
 
         companions, rollouts = load_companions(folder), Path(folder).parent / "rollouts"
-        base = BaseModelFacts.of(model.config)
+        base = BaseModelInfo.of(model.config)
         notes = (f"companions of a study ({Path(folder).name})",)
         asked = read_frame(rollouts, RESPONSES, ["prompt_ids"])["prompt_ids"] if rollouts.is_dir() else ()
-        about = About(spec=companions.spec, states=states, base_model=base, notes=notes, asked=prompt_digests(asked))
-        about.check_model(base)
-        return cls(companions, about)
+        config = CompanionConfig(
+            spec=companions.spec, states=states, base_model=base, notes=notes, asked=prompt_digests(asked)
+        )
+        config.check_model(base)
+        return cls(companions, config)
 
     def identity(self) -> str:
         """Digest of the weights and of what the companion reads."""
         unread = {"held_out", "held_out_all_steps", "held_out_uncut", "held_out_cut", "rollouts"}
-        unread |= {"notes", "license", "recipe", "cut", "tried", "course"}
-        digest = hashlib.sha256(self.about.model_dump_json(exclude=unread).encode())
+        unread |= {"notes", "license", "recipe", "cut", "tried", "trajectory"}
+        digest = hashlib.sha256(self.config.model_dump_json(exclude=unread).encode())
         for name, tensor in sorted(self.companions.model.state_dict().items()):
             digest.update(name.encode() + tensor.cpu().numpy().tobytes())
         return digest.hexdigest()
@@ -140,30 +144,30 @@ class Companion:
             every: Number of tokens after each of which the confidence in a response so far is wanted, too.
 
         Returns:
-            float64 (n,) in [0, 1]. With `every`, also the course of each response, float64 (k,): its confidences after
-            every so many tokens before its last one.
+            float64 (n,) in [0, 1]. With `every`, also the trajectory of each response, float64 (k,): its confidences
+            after every so many tokens before its last one.
 
         Raises:
             ConfigError: if there is no such target or seed, or `every` is given to a companion of whole responses.
             ContractError: if the model is another one, or a prompt or response is empty, too long or has an unknown id.
         """
-        samples, confidences, courses = _samples_of(prompts, responses), [np.empty(0)], []
+        samples, confidences, trajectories = _samples_of(prompts, responses), [np.empty(0)], []
         with evaluating(model):
             policy = Policy(model, tokenizer)
-            self.about.check_model(BaseModelFacts.of(model.config))
-            if self.about.base_model.sample not in (None, sample_digest(model)):
+            self.config.check_model(BaseModelInfo.of(model.config))
+            if self.config.base_model.sample not in (None, sample_digest(model)):
                 logging.warning(
                     "the model's weights are not those of %s, for which the companion was fitted; its confidences may "
                     "be worse calibrated: give that checkpoint, or measure them (cocal evaluate)",
-                    self.about.base_model.name,
+                    self.config.base_model.name,
                 )
-            encoder = Encoder(policy, self.about)
+            encoder = Encoder(policy, self.config)
             for start in range(0, len(samples), ROWS):
                 rows, chosen = encoder.encode(samples[start : start + ROWS]), {"target": target, "seed": seed}
                 whole, grown, _ = self.score_encoded(policy, rows, batch_tokens=batch_tokens, every=every, **chosen)
                 confidences.append(whole)
-                courses += grown
-        return (np.concatenate(confidences), courses) if every else np.concatenate(confidences)
+                trajectories += grown
+        return (np.concatenate(confidences), trajectories) if every else np.concatenate(confidences)
 
     def score_encoded(
         self,
@@ -174,34 +178,34 @@ class Companion:
         every: int | None = None,
         **member: Any,
     ) -> tuple[np.ndarray, list[np.ndarray], np.ndarray | None]:
-        """Score at most `ROWS` responses whose ids are known: float64 (n,), courses with `every` (see `score`), and
-        what the model gave the tokens, float32 (n, `TOKEN_INPUTS`), if the companion reads it."""
-        about, spec, courses = self.about, self.about.spec, [np.empty(0)] * len(rows) if every else []
+        """Score at most `ROWS` responses whose ids are known: float64 (n,), trajectories with `every` (see `score`),
+        and what the model gave the tokens, float32 (n, `TOKEN_INPUTS`), if the companion reads it."""
+        config, spec, trajectories = self.config, self.config.spec, [np.empty(0)] * len(rows) if every else []
         if every:
-            about.check_prefixes()
+            config.check_prefixes()
         inputs = [np.empty((0, spec.inputs), dtype=np.float32)]
         for start in range(0, len(rows), BLOCK):
             block = rows[start : start + BLOCK]
 
             def take(row: int, grown: np.ndarray, at: int = start) -> None:
-                courses[at + row] = self.score_states(grown, **member)
+                trajectories[at + row] = self.score_states(grown, **member)
 
-            layout = Layout(len(block), (spec.layer,), spec.poolings, policy.hidden, len(block), about.states)
+            layout = Layout(len(block), (spec.layer,), spec.poolings, policy.hidden, len(block), config.states)
             ids = [row.prompt for row in block], [row.response for row in block]
-            inputs.append(inputs_of(policy, layout, *ids, batch_tokens, about.token_probability, every, take))
+            inputs.append(inputs_of(policy, layout, *ids, batch_tokens, config.token_probability, every, take))
         read = np.concatenate(inputs)
-        about.warn_of_unlikely(read)
-        tokens = read[:, about.states_width :] if about.token_probability else None
-        return self.score_states(read, **member), courses, tokens
+        config.warn_of_unlikely(read)
+        tokens = read[:, config.states_width :] if config.token_probability else None
+        return self.score_states(read, **member), trajectories, tokens
 
     def score_states(self, states: np.ndarray, *, target: Target | None = None, seed: int | None = None) -> np.ndarray:
         """Score hidden states that were computed elsewhere, float64 (n,) in [0, 1]; see `score` about target and seed.
 
-        The states, float32 (n, inputs), are those of the layer and poolings in `about.spec`, concatenated, and behind
-        them token probabilities if `about.token_probability` (`cocal.features.extract`). A ConfigError says that there
+        The states, float32 (n, inputs), are those of the layer and poolings in `config.spec`, concatenated, and behind
+        them token probabilities if `config.token_probability` (`cocal.features.extract`). A ConfigError says that there
         is no such target or seed, a ContractError that the states have another width.
         """
-        chosen, form, width = self.about.spec.chosen(target, seed), self.about.states, self.about.states_width
+        chosen, form, width = self.config.spec.chosen(target, seed), self.config.states, self.config.states_width
         scores = [np.empty((len(chosen), 0))]
         for start in range(0, len(states), ROWS):
             block = np.asarray(states[start : start + ROWS], dtype=np.float32)
@@ -224,8 +228,8 @@ class Companion:
         The settings carry the digest of the weights and a seal over themselves, which are compared on loading. A
         ContractError refuses a folder that holds such files of something else than a companion.
         """
-        alone = self.alone and (self.alone.companions, self.alone.about)
-        saved.write(Path(save_directory), self.companions, self.about, alone)
+        alone = self.alone and (self.alone.companions, self.alone.config)
+        saved.write(Path(save_directory), self.companions, self.config, alone)
 
     def push_to_hub(self, repo_id: str, *, private: bool | None = None, token: str | None = None, **more: Any) -> str:
         """Upload the companion to the Hub, in one commit to a repository that is made if need be.
@@ -261,19 +265,19 @@ class Companion:
         raise ContractError(f"{repo_id}: the repository holds something else than a companion; name another")
 
     def summary(self) -> str:
-        """Its quality on held-out questions, beside what others reach on the same responses (`About.summary`)."""
-        return self.about.summary(self.alone and self.alone.about)
+        """Its quality on held-out questions, beside what others reach on the same responses."""
+        return self.config.summary(self.alone and self.alone.config)
 
     def __repr__(self) -> str:
-        about = self.about
-        read = "".join(f"\n  {note}" for note in about.notes)
-        return f"Companion of {about.base_model.name} ({about.architecture}){read}\n\n{self.summary()}"
+        config = self.config
+        read = "".join(f"\n  {note}" for note in config.notes)
+        return f"Companion of {config.base_model.name} ({config.architecture}){read}\n\n{self.summary()}"
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the card's numbers on held-out questions, and a reliability diagram."""
         from cocal.confidence.evaluation import html
 
-        return html(self.about, self.summary())
+        return html(self.config, self.summary())
 
 
 def _samples_of(prompts: Sequence[Prompt] | Prompt, responses: Sequence[Response] | Response) -> list[Sample]:

@@ -11,7 +11,7 @@ import pandas as pd
 from cocal.answers.equivalence import Verifier
 from cocal.answers.judge import ExactMatch
 from cocal.answers.settings import VerifierSettings
-from cocal.confidence import COURSE, LEARNT, LEARNT_FROM
+from cocal.confidence import LEARNT, LEARNT_FROM, TRAJECTORY
 from cocal.confidence.scored import Scored, parsed, read_scored
 from cocal.errors import ContractError
 from cocal.fitting.held_out import LEAST_QUESTIONS
@@ -112,8 +112,8 @@ def _check_calibration(pools: Scored, calibration: Scored) -> None:
         )
 
 
-class _Course(Model):
-    """The course of a confidence, as `cocal score --every` writes it."""
+class _Trajectory(Model):
+    """The trajectory of a confidence, as `cocal score --every` writes it."""
 
     every: Count
     tokens: Count
@@ -121,8 +121,8 @@ class _Course(Model):
 
 
 @dataclass(frozen=True)
-class Courses:
-    """Scored responses with the courses of their confidences.
+class Trajectories:
+    """Scored responses with the trajectories of their confidences.
 
     Attributes:
         every: Number of tokens between confidences.
@@ -137,7 +137,7 @@ class Courses:
 
     def stopped(self, below: float) -> np.ndarray:
         """The number of tokens after which each response falls below a threshold; 0 where it never does. int64 (n,)."""
-        places = (np.flatnonzero(course < below) for course in self.values)
+        places = (np.flatnonzero(trajectory < below) for trajectory in self.values)
         return np.array([self.every * (1 + hits[0]) if len(hits) else 0 for hits in places])
 
     def lowest(self) -> np.ndarray:
@@ -146,29 +146,36 @@ class Courses:
         return np.where(lowest < 1, lowest, np.nan)
 
 
-def read_courses(source: Path, reading: Reading, added: Sequence[str] = (), name: str = "confidence") -> Courses:
-    """Read confidences with their courses (`read_scored`). A ContractError names file and row of a line without a
-    course, or with one of another form or with another number of tokens between confidences."""
+def read_trajectories(
+    source: Path, reading: Reading, added: Sequence[str] = (), name: str = "confidence"
+) -> Trajectories:
+    """Read confidences with their trajectories (`read_scored`). A ContractError names file and row of a line without a
+    trajectory, or with one of another form or with another number of tokens between confidences."""
     scored = read_scored(source, reading, ("question",), added, name=name)
-    courses, name = [], name + COURSE
+    trajectories, name = [], name + TRAJECTORY
     for where, _, entry in entries(source):
         if name not in entry:
             raise ContractError(f"{where}: there is no field {name!r}; add it by `cocal score --every 16`")
-        courses.append(parsed(_Course, entry[name], where, name))
-        if courses[-1].every * len(courses[-1].values) > courses[-1].tokens:
+        trajectories.append(parsed(_Trajectory, entry[name], where, name))
+        if trajectories[-1].every * len(trajectories[-1].values) > trajectories[-1].tokens:
             raise ContractError(
-                f"{where}: field {name!r} is no course of `cocal score --every`: it outlasts its tokens"
+                f"{where}: field {name!r} is no trajectory of `cocal score --every`: it outlasts its tokens"
             )
-        if courses[-1].every != courses[0].every:
+        if trajectories[-1].every != trajectories[0].every:
             raise ContractError(
-                f"{where}: the confidences are those after every {courses[-1].every} tokens, but after every "
-                f"{courses[0].every} above; score all lines with the same --every"
+                f"{where}: the confidences are those after every {trajectories[-1].every} tokens, but after every "
+                f"{trajectories[0].every} above; score all lines with the same --every"
             )
-    tokens = np.array([course.tokens for course in courses])
-    return Courses(scored, courses[0].every, tokens, [np.array(course.values, dtype=np.float64) for course in courses])
+    tokens = np.array([trajectory.tokens for trajectory in trajectories])
+    return Trajectories(
+        scored,
+        trajectories[0].every,
+        tokens,
+        [np.array(trajectory.values, dtype=np.float64) for trajectory in trajectories],
+    )
 
 
-def threshold_to_stop(new: Courses, old: Courses, *, max_risk: float, delta: float) -> float | None:
+def threshold_to_stop(new: Trajectories, old: Trajectories, *, max_risk: float, delta: float) -> float | None:
     """The confidence below which growing responses are stopped, certified as that of abstention is (`threshold_for`):
     thresholds that stop more and more are tested; None if none is certified.
 

@@ -18,8 +18,8 @@ from cocal.confidence.scored import BOXED, Scored, read_scored
 from cocal.drawing.bins import legend_entries, plot_reliability
 from cocal.drawing.style import INK, LEGEND, SMALL_PRINT, TEXT_WIDTH, paper_style, save_figure
 from cocal.errors import ConfigError, ContractError
-from cocal.fitting.about import About
 from cocal.fitting.baselines import agreement, baselines, recalibrated
+from cocal.fitting.config import CompanionConfig
 from cocal.fitting.held_out import LEAST_QUESTIONS, HeldOut
 from cocal.fitting.quality import measured, quality_of
 from cocal.fitting.recipes import LEAST_FOLDS, folds_of
@@ -204,11 +204,11 @@ def _page(scored: Scored, numbers: pd.DataFrame, beside: list[str], picture: str
     )
 
 
-def html(about: About, summary: str) -> str:
+def html(config: CompanionConfig, summary: str) -> str:
     """What a notebook shows of a companion: a heading, this summary of the quality on held-out questions, and
     the reliability diagram of all held-out responses, if it was kept."""
-    head = f"<p><b>Companion of {escape(about.base_model.name)}</b> ({escape(about.architecture)})</p>"
-    shown, picture = about.held_out_all_steps or about.held_out, ""
+    head = f"<p><b>Companion of {escape(config.base_model.name)}</b> ({escape(config.architecture)})</p>"
+    shown, picture = config.held_out_all_steps or config.held_out, ""
     if shown is not None and shown.bins:
         data = io.BytesIO()
         with paper_style():

@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 from cocal import __version__
 from cocal.companion.companions import Companions, with_weights
 from cocal.errors import ContractError
-from cocal.fitting.about import About
+from cocal.fitting.config import CompanionConfig
 from cocal.models.hub import folder_of
 from cocal.store.atomic import atomic_path, together, usual_mode, write_text
 from cocal.store.damage import unreadable
@@ -32,42 +32,44 @@ _DIGEST = "weights"
 """Name of the attribute of the settings' provenance that holds the SHA-256 of the weights' file."""
 
 
-def read(name: str | Path, **options: Any) -> tuple[Companions, About, tuple[Companions, About] | None]:
+def read(
+    name: str | Path, **options: Any
+) -> tuple[Companions, CompanionConfig, tuple[Companions, CompanionConfig] | None]:
     """Read a companion, and the one of states alone that lies beside it, if there is one, from a folder or the Hub; see
     `cocal.Companion.from_pretrained` about options and errors."""
     files = [part + file for part in ("", f"{ALONE}/") for file in (CONFIG, WEIGHTS)]
     folder = folder_of(str(name), "companion (`cocal fit` makes one)", files, **options)
-    companions, about = _read(folder)
-    beside = about.token_probability and (folder / ALONE / CONFIG).exists()
-    return companions, about, _read(folder / ALONE) if beside else None
+    companions, config = _read(folder)
+    beside = config.token_probability and (folder / ALONE / CONFIG).exists()
+    return companions, config, _read(folder / ALONE) if beside else None
 
 
-def _read(folder: Path) -> tuple[Companions, About]:
-    config, weights = folder / CONFIG, folder / WEIGHTS
-    for file in (config, weights):
+def _read(folder: Path) -> tuple[Companions, CompanionConfig]:
+    settings, weights = folder / CONFIG, folder / WEIGHTS
+    for file in (settings, weights):
         if not file.exists():
             raise ContractError(f"{file}: the file is missing; is {folder} a companion's folder (cocal fit)?")
-    content, attributes = read_labelled(config)
-    if (kind := content.get("model_type")) and kind != About.model_fields["model_type"].default:
+    content, attributes = read_labelled(settings)
+    if (kind := content.get("model_type")) and kind != CompanionConfig.model_fields["model_type"].default:
         raise ContractError(
-            f"{config}: belongs to a language model ({kind}) and not to a companion; are --companion and --model "
+            f"{settings}: belongs to a language model ({kind}) and not to a companion; are --companion and --model "
             "swapped?"
         )
     if _DIGEST not in attributes:
-        logging.warning("%s: an older companion without digests, so damage would go unnoticed; save it again", config)
+        logging.warning("%s: an older companion without digests, so damage would go unnoticed; save it again", settings)
     elif SEAL not in attributes:
-        raise _changed(config, "it has lost its seal")
+        raise _changed(settings, "it has lost its seal")
     elif file_digest(weights) != attributes[_DIGEST]:
         raise _changed(weights, f"its digest is not the one in {CONFIG}")
     try:
-        about = About.model_validate(content)
-        return with_weights(about.spec, load_file(weights), weights), about
+        config = CompanionConfig.model_validate(content)
+        return with_weights(config.spec, load_file(weights), weights), config
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"])) or "content"
         saved_by = content.get("cocal_version")
         newer = "" if saved_by in (None, __version__) else f"; CoCal {saved_by} has saved it, and this is {__version__}"
-        raise ContractError(f"{config}: not a companion's settings ({place}: {first['msg']}){newer}") from None
+        raise ContractError(f"{settings}: not a companion's settings ({place}: {first['msg']}){newer}") from None
     except (SafetensorError, OSError) as error:
         raise ContractError(unreadable(weights, "safetensors file", error)) from None
 
@@ -77,13 +79,18 @@ def _changed(file: Path, why: str) -> ContractError:
     return ContractError(f"{file}: the file has changed since it was saved ({why}); {again}")
 
 
-def write(folder: Path, companions: Companions, about: About, alone: tuple[Companions, About] | None = None) -> None:
+def write(
+    folder: Path,
+    companions: Companions,
+    config: CompanionConfig,
+    alone: tuple[Companions, CompanionConfig] | None = None,
+) -> None:
     """Write the three files into a folder, which is made if need be, and those of a companion of states alone into a
     folder in it; one of an earlier companion there is removed. Files take their places when all of them are written, so
     that a full disk leaves the folder as it was. A ContractError refuses a folder with such files of something else."""
     check_place(folder)
     with together(folder) as new:
-        _write(new, companions, about)
+        _write(new, companions, config)
         if alone is not None:
             _write(new / ALONE, *alone)
         elif is_companion(folder / ALONE):
@@ -103,14 +110,14 @@ def check_place(folder: Path) -> None:
             raise ContractError(f"{place}: its {names[0]} is not a companion's; save in a folder of its own")
 
 
-def _write(folder: Path, companions: Companions, about: About) -> None:
+def _write(folder: Path, companions: Companions, config: CompanionConfig) -> None:
     with atomic_path(folder / WEIGHTS) as partial:
         weights = {name: tensor.cpu().contiguous() for name, tensor in companions.model.state_dict().items()}
         save_file(weights, partial, {"format": "pt"})
         usual_mode(partial)
     written = {_DIGEST: file_digest(folder / WEIGHTS)}
-    write_document(folder / CONFIG, about.model_dump(mode="json"), written)
-    write_text(folder / CARD, about.card())
+    write_document(folder / CONFIG, config.model_dump(mode="json"), written)
+    write_text(folder / CARD, config.card())
 
 
 def may_hold(hub: "HfApi", name: str, revision: str | None) -> bool:
@@ -127,4 +134,4 @@ def is_companion(folder: Path) -> bool:
         content = json.loads((folder / CONFIG).read_bytes())
     except (OSError, ValueError, RecursionError):
         return False
-    return isinstance(content, dict) and content.get("model_type") == About.model_fields["model_type"].default
+    return isinstance(content, dict) and content.get("model_type") == CompanionConfig.model_fields["model_type"].default

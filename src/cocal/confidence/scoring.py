@@ -13,10 +13,10 @@ from typing import NamedTuple
 import numpy as np
 
 from cocal.companion.settings import Target
-from cocal.confidence import BY, COURSE, LEARNT, LEARNT_FROM, RESPONSE, TOKENS
+from cocal.confidence import BY, LEARNT, LEARNT_FROM, RESPONSE, TOKENS, TRAJECTORY
 from cocal.confidence.companion import Companion
 from cocal.errors import ContractError
-from cocal.fitting.about import About, prompt_digest
+from cocal.fitting.config import CompanionConfig, prompt_digest
 from cocal.fitting.held_out import ResponseStatistics
 from cocal.models.loading import Policy
 from cocal.rollouts.encoding import ROWS, Encoder
@@ -90,7 +90,7 @@ class Summary(NamedTuple):
     mean: float
 
 
-def check(wanted: Wanted, about: About) -> Checked:
+def check(wanted: Wanted, config: CompanionConfig) -> Checked:
     """Read every row once, so that a wrong one is found before hours of computing, by a ContractError. Names of fields
     that were given to the fit are taken where the file has such fields, unless others are given here."""
     fields: Fields
@@ -98,12 +98,12 @@ def check(wanted: Wanted, about: About) -> Checked:
     known, lines = with_fields(entries(wanted.source), 2)
     for where, _, entry in lines:
         if not count:
-            mapping = {meaning: name for meaning, name in about.fields.items() if name in known} | {**wanted.fields}
+            mapping = {meaning: name for meaning, name in config.fields.items() if name in known} | {**wanted.fields}
             read = {meaning: name for meaning, name in mapping.items() if meaning not in NEEDED["label"]}
-            fields = Fields.of(known, read, where, ("prompt", "response"), about.ignored)
+            fields = Fields.of(known, read, where, ("prompt", "response"), config.ignored)
             mapping = {meaning: name for meaning, name in mapping.items() if name in known}
             rewarded = not {*known} & {mapping.get("correct"), *FIELDS["correct"]}
-        beside = (wanted.name + ending for ending in ("", BY, COURSE, REASON, LEARNT_FROM, RESPONSE))
+        beside = (wanted.name + ending for ending in ("", BY, TRAJECTORY, REASON, LEARNT_FROM, RESPONSE))
         if taken := [name for name in (*beside, IDS) if name in entry]:
             raise ContractError(
                 f"{where}: there is a field {taken[0]!r} already; give the confidences another name (--name), and "
@@ -128,15 +128,15 @@ def score_file(companion: Companion, policy: Policy, wanted: Wanted, checked: Ch
     Blocks that an earlier run has finished are kept, up to the first that has changed since, or whose input has.
     """
     path, marks = run.path / UNFINISHED, run.path / _DIGESTS
-    encoder = Encoder(policy, companion.about)
+    encoder = Encoder(policy, companion.config)
     if done := _whole_blocks(wanted.source, path, marks):
         logging.info("%s of %s responses were scored by an earlier run", f"{done:,}", f"{checked.rows:,}")
     progress = Progress("response", checked.rows, done=done)
     chosen = {"target": wanted.target, "seed": wanted.seed, "every": wanted.every, "batch_tokens": wanted.batch_tokens}
     member = [str(value) for value in (wanted.target, wanted.seed) if value is not None]
     by = {wanted.name + BY: " ".join([wanted.by, *member])} if wanted.by else {}
-    origins, lengths, cut, known, asked, total = Counter(), [], [], True, companion.about.prompts, 0.0
-    limit, longer, tokenised = companion.about.max_response_length or np.inf, 0, 0
+    origins, lengths, cut, known, asked, total = Counter(), [], [], True, companion.config.prompts, 0.0
+    limit, longer, tokenised = companion.config.max_response_length or np.inf, 0, 0
     lines = ((text, checked.fields.sample(entry, where)) for where, text, entry in entries(wanted.source))
     earlier = (entry[wanted.name] or 0.0 for _, _, entry in entries(path))
     with path.open("ab") as output, marks.open("ab") as digests:
@@ -154,14 +154,14 @@ def score_file(companion: Companion, policy: Policy, wanted: Wanted, checked: Ch
                 done -= len(block)
                 total += sum(islice(earlier, len(block)))
                 continue
-            confidences, courses, tokens = companion.score_encoded(policy, rows, **chosen)
+            confidences, trajectories, tokens = companion.score_encoded(policy, rows, **chosen)
             total += confidences.sum()
-            courses = courses or [np.empty(0)] * len(rows)  # where none are wanted
+            trajectories = trajectories or [np.empty(0)] * len(rows)  # where none are wanted
             tokens = (
                 [{}] * len(rows) if tokens is None else [dict(zip(TOKENS, row, strict=True)) for row in tokens.tolist()]
             )
             said = [row.truncated if row.told or limit < np.inf else None for row in rows]
-            scored = iter(zip(rows, confidences.tolist(), courses, learnt, tokens, said, strict=True))
+            scored = iter(zip(rows, confidences.tolist(), trajectories, learnt, tokens, said, strict=True))
             written = [_line(text, sample, scored, wanted, by) for text, sample in block]
             mark = _digest((text for text, _ in block), written)
             for stream, content in ((output, b"".join(written)), (digests, mark)):
@@ -178,13 +178,13 @@ def _line(text: str, sample: Sample, scored: Iterator[tuple], wanted: Wanted, by
     """The text of a line with what is added to it, from the next of the scored responses if it has one."""
     if why := _without_response(sample):
         return extended(text, {wanted.name: None, wanted.name + REASON: why}).encode()
-    row, confidence, course, known_prompt, numbers, cut = next(scored)
+    row, confidence, trajectory, known_prompt, numbers, cut = next(scored)
     added = {wanted.name: confidence, IDS: "given" if row.exact else "tokenised", **by}
     added[wanted.name + RESPONSE] = {"tokens": len(row.response), "cut": cut, **numbers}
     added |= {} if known_prompt is False else {wanted.name + LEARNT_FROM: known_prompt}
     if wanted.every:
-        values = {"every": wanted.every, "tokens": len(row.response), "values": course.tolist()}
-        added[wanted.name + COURSE] = values
+        values = {"every": wanted.every, "tokens": len(row.response), "values": trajectory.tolist()}
+        added[wanted.name + TRAJECTORY] = values
     return extended(text, added).encode()
 
 

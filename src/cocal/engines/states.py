@@ -18,7 +18,7 @@ LAYERS = "cocal_layers"
 """Name of the blocks in vLLM's `additional_config`, which keeps engines of other blocks apart in its compile cache."""
 FIRST_RUNNER = {SECOND_RUNNER: "0"}
 """Environment variables that select the first of vLLM's two model runners, the one that returns states."""
-COURSE = "cocal_course"
+TRAJECTORY = "cocal_trajectory"
 """Name of what was read of a growing response: in an output within it, with the number of tokens; in the last, all."""
 BELOW = "cocal_below"
 """vLLM's `stop_reason` of a response that ended since its confidence fell below the threshold of its request, and the

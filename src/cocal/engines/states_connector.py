@@ -20,7 +20,7 @@ from vllm.distributed.kv_transfer.kv_connector.v1.base import (
 )
 from vllm.distributed.parallel_state import get_tensor_model_parallel_rank
 
-from cocal.engines.states import BELOW, COURSE, STATES, asked
+from cocal.engines.states import BELOW, STATES, TRAJECTORY, asked
 from cocal.engines.states_sums import Computed, Sums
 
 
@@ -65,7 +65,7 @@ class StatesConnector(KVConnectorBase_V1, SupportsHMA):
         """Requests whose responses have not ended."""
         self._found: dict[str, Any] = {}
         """What was read of requests, None before that."""
-        self._courses: dict[str, dict[int, Any]] = {}
+        self._trajectories: dict[str, dict[int, Any]] = {}
         """What was read of growing responses, by the number of tokens, of requests that ask for it."""
         self.fresh: dict[str, tuple[int, Any]] = {}
         """The latest of it, with the number of tokens, of responses that have not ended."""
@@ -116,7 +116,7 @@ class StatesConnector(KVConnectorBase_V1, SupportsHMA):
             self._found |= {request: value for request, value in told.found.items() if request in self._found}
             self.fresh = {request: latest for request, latest in told.grown.items() if request in self._growing}
             for request, (tokens, value) in self.fresh.items():
-                self._courses.setdefault(request, {})[tokens] = value
+                self._trajectories.setdefault(request, {})[tokens] = value
 
     def request_finished_all_groups(self, request, block_ids) -> tuple[bool, dict[str, Any] | None]:
         """Hand out what was read; the blocks may be freed."""
@@ -125,8 +125,8 @@ class StatesConnector(KVConnectorBase_V1, SupportsHMA):
             self._told.gone.append(request.request_id)
         value = self._found.pop(request.request_id, None)
         told = {} if value is None else {self.name: value}
-        if course := self._courses.pop(request.request_id, None):
-            told[COURSE] = [*course.values()]
+        if trajectory := self._trajectories.pop(request.request_id, None):
+            told[TRAJECTORY] = [*trajectory.values()]
         return False, told or None
 
     def get_num_new_matched_tokens(self, request, num_computed_tokens) -> tuple[int, bool]:

@@ -13,7 +13,7 @@ from vllm.v1.core.sched.scheduler import Scheduler
 from vllm.v1.engine import EngineCoreOutput
 from vllm.v1.request import Request, RequestStatus
 
-from cocal.engines.states import BELOW, COURSE
+from cocal.engines.states import BELOW, TRAJECTORY
 
 PATIENCE = 16
 """Number of tokens after its end that a response may generate before it is given up and ends without what was read."""
@@ -49,7 +49,7 @@ class _Reading(Scheduler if TYPE_CHECKING else object):
         if self.connector.fresh:
             for output in (output for of_client in outputs.values() for output in of_client.outputs):
                 if output.finish_reason is None and (fresh := self.connector.fresh.get(output.request_id)):
-                    output.kv_transfer_params = {COURSE: fresh}
+                    output.kv_transfer_params = {TRAJECTORY: fresh}
             self.connector.fresh = {}
         if self._ended:
             for of_client in outputs.values():

@@ -22,8 +22,8 @@ from cocal.errors import ConfigError, ContractError
 from cocal.features.extract import TOKEN_INPUTS, pooled_states, states_and_tokens, token_inputs
 from cocal.features.forward import RESPONSE_POOLINGS, Prefixes
 from cocal.features.store import FeatureReader, NumberFormat, create_features, decoded, open_features
-from cocal.fitting.about import About, BaseModelFacts, Cut, Recipe, prompt_digests
 from cocal.fitting.baselines import baselines_of
+from cocal.fitting.config import BaseModelInfo, CompanionConfig, Cut, Recipe, prompt_digests
 from cocal.fitting.prefixes import Rows, drawn, names, quality_of_parts
 from cocal.fitting.quality import measured_fields
 from cocal.fitting.recipes import Selection, best, folds_of, spec_of, work
@@ -60,10 +60,10 @@ def fit(
     number_format: NumberFormat = "bfloat16",
     questions: Sequence[str] | None = None,
     batch_tokens: int = 16384,
-    base_model: BaseModelFacts | str | None = None,
+    base_model: BaseModelInfo | str | None = None,
     license: str | None = None,
     run: Path | None = None,
-) -> tuple[Companions, About, tuple[Companions, About] | None]:
+) -> tuple[Companions, CompanionConfig, tuple[Companions, CompanionConfig] | None]:
     """Fit companions and measure them on held-out questions.
 
     The states of all rollouts are read with the model that is given. The paper reads them with the policy of each step
@@ -125,7 +125,7 @@ def fit(
     at_layer = policy.blocks - 1 if layer is None else layer
     if not 0 <= at_layer < policy.blocks:
         raise ContractError(f"--layer {at_layer}: the model has blocks 0 to {policy.blocks - 1}")
-    base = base_model if isinstance(base_model, BaseModelFacts) else BaseModelFacts.of(model.config, base_model)
+    base = base_model if isinstance(base_model, BaseModelInfo) else BaseModelInfo.of(model.config, base_model)
     with tempfile.TemporaryDirectory(prefix="cocal-fit-") as temporary:
         path = (run or Path(temporary)) / f"read-{digest_of(rows)}{prefixes or ''}.zarr"
         grown = drawn(rows["length"], prefixes, policy.hidden) if prefixes else None
@@ -147,21 +147,23 @@ def fit(
         if recipe == "paper":
             last = int(rows["step"].max())
             ((companions, _),) = fit_companions(settings, store, learnt, texts, [Prefix(last, last)])
-            about, confidence = About(spec=companions.spec, **facts), np.full(len(rows), np.nan)
+            config, confidence = CompanionConfig(spec=companions.spec, **facts), np.full(len(rows), np.nan)
             inputs = decoded(store.take(np.flatnonzero(held_out), at_layer, RESPONSE_POOLINGS), store.dtype)
             confidence[held_out] = companions.to(best_device()).predict(inputs)[companions.spec.chosen()].mean(axis=0)
-            quality = measured_fields(about, experience, held_out, confidence, baselines)
-            return companions, about.model_copy(update=quality), None
+            quality = measured_fields(config, experience, held_out, confidence, baselines)
+            return companions, config.model_copy(update=quality), None
         inputs = each.inputs(store, at_layer, None if token_probability is False else tokens)
         reads = {inputs.shape[1]} if token_probability else {width, inputs.shape[1]}
         chosen = best(each, inputs, reads, width, learnt, fold, settings, progress)
 
-    def described(selection: Selection) -> tuple[Companions, About]:
+    def described(selection: Selection) -> tuple[Companions, CompanionConfig]:
         spec = spec_of(selection, learnt, at_layer)
         parts = quality_of_parts(each, rows, selection.out_of_fold, tokens, prefixes) if prefixes else ()
-        about = About(spec=spec, token_probability=spec.inputs > width, tried=selection.tried, course=parts, **facts)
-        quality = measured_fields(about, experience, held_out, each.by_response(selection.out_of_fold), baselines)
-        return Companions(spec, selection.model), about.model_copy(update=quality)
+        config = CompanionConfig(
+            spec=spec, token_probability=spec.inputs > width, tried=selection.tried, trajectory=parts, **facts
+        )
+        quality = measured_fields(config, experience, held_out, each.by_response(selection.out_of_fold), baselines)
+        return Companions(spec, selection.model), config.model_copy(update=quality)
 
     return *described(chosen), chosen.alone and described(chosen.alone)
 
@@ -303,7 +305,7 @@ def _unlikely(tokens: np.ndarray | None) -> float | None:
     return None if tokens is None else float(np.quantile(tokens[:, 1], 0.05))
 
 
-def _doubts(tokens: np.ndarray | None, base: BaseModelFacts, last: int) -> list[str]:
+def _doubts(tokens: np.ndarray | None, base: BaseModelInfo, last: int) -> list[str]:
     """Sentences, which are also logged, if the model hardly sampled the responses, or is of a step before the last."""
     said, mean = [], np.inf if tokens is None else float(tokens[:, 1].mean())
     if mean < -log(base.vocabulary):

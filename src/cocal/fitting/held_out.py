@@ -150,10 +150,11 @@ _PARTS = {"auroc": "AUROC", "ece": "ECE", "brier": "Brier score", "constant": "B
 _PARTS |= {"token_probability": "AUROC of mean token probability"}
 
 
-def table_of_parts(course: Sequence[Part]) -> list[str]:
+def table_of_parts(trajectory: Sequence[Part]) -> list[str]:
     """The lines of a table of parts."""
     parts = (
-        [part.name, f"{part.responses:,}", *(_text(name, getattr(part, name)) for name in _PARTS)] for part in course
+        [part.name, f"{part.responses:,}", *(_text(name, getattr(part, name)) for name in _PARTS)]
+        for part in trajectory
     )
     return table_of([["part", "responses", *_PARTS.values()], *parts])
 

@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
-from cocal.fitting.about import BaseModelFacts
+from cocal.fitting.config import BaseModelInfo
 from cocal.models.adapters import adapter_files, check_base, merged
 from cocal.models.hub import folder_of
 from cocal.models.loading import Policy, load_policy, load_tokenizer, read_config
@@ -68,13 +68,13 @@ class Checkpoint:
         return "bfloat16" if quick else "float32"
 
     @cached_property
-    def architecture(self) -> BaseModelFacts:
-        """The facts that `About.check_model` compares, for which no file of weights is read."""
-        architecture = BaseModelFacts.of(read_config(self.folder), self.name)
+    def architecture(self) -> BaseModelInfo:
+        """The facts that `CompanionConfig.check_model` compares, for which no file of weights is read."""
+        architecture = BaseModelInfo.of(read_config(self.folder), self.name)
         return architecture.model_copy(update={"tokenizer": self.tokenizer})
 
     @cached_property
-    def facts(self) -> BaseModelFacts:
+    def facts(self) -> BaseModelInfo:
         """The facts that a saved companion states of its model, for which no weights are loaded."""
         told = {"revision": self.revision, "step": self.step, "adapter": self._adapter_digest, "weights": self.weights}
         return self.architecture.model_copy(update=told)

@@ -131,7 +131,7 @@ def quality_of_parts(
     parts["whole response"] = ~grown
     for start in every * 2 ** np.arange(int(each.tokens.max() // every).bit_length()):
         parts[f"{start:,} to {2 * start - 1:,} tokens"] = grown & (each.tokens >= start) & (each.tokens < 2 * start)
-    course, ends = [], pd.Series(each.tokens)
+    trajectory, ends = [], pd.Series(each.tokens)
     for name, chosen in parts.items():
         rows = ends[chosen].groupby(each.response[chosen]).idxmax().to_numpy()
         if len(rows):
@@ -139,5 +139,5 @@ def quality_of_parts(
             other, own = compared(chance[rows], right)["auroc"], compared(confidence[rows], right)
             del own["mean_confidence"]
             of_part: dict[str, Any] = {"constant": float(right.var()), "token_probability": other, **own}
-            course.append(Part(name=name, responses=len(rows), **of_part))
-    return tuple(course)
+            trajectory.append(Part(name=name, responses=len(rows), **of_part))
+    return tuple(trajectory)

@@ -1,4 +1,4 @@
-"""The quality of confidences that are held against correctness, also as the fields of `About` state it."""
+"""The quality of confidences that are held against correctness, also as the fields of `CompanionConfig` state it."""
 
 from collections.abc import Mapping, Sequence
 from math import ceil
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from cocal.fitting.about import About
+from cocal.fitting.config import CompanionConfig
 from cocal.fitting.held_out import LEAST_COMPARED, LEAST_QUESTIONS, HeldOut, ResponseStatistics
 from cocal.metrics.bootstrap import centred_interval, generator_for, resampled_means, resampled_metrics
 from cocal.metrics.calibration import evaluate, reliability_bins
@@ -128,11 +128,15 @@ def last_stage(experience: Experience, held_out: np.ndarray) -> np.ndarray:
 
 
 def measured_fields(
-    about: About, experience: Experience, held_out: np.ndarray, confidence: np.ndarray, others: dict[str, np.ndarray]
+    config: CompanionConfig,
+    experience: Experience,
+    held_out: np.ndarray,
+    confidence: np.ndarray,
+    others: dict[str, np.ndarray],
 ) -> dict[str, HeldOut | ResponseStatistics | None]:
-    """The fields of `About` that tell the quality of a confidence, float64 (n,), and of others by their names, on the
-    responses to held-out questions, bool (n,), truncated ones included."""
-    settings, rows = about.spec.settings, experience.rows
+    """The fields of `CompanionConfig` that tell the quality of a confidence, float64 (n,), and of others by name,
+    on the responses to held-out questions, bool (n,), truncated ones included."""
+    settings, rows = config.spec.settings, experience.rows
     last, cut = last_stage(experience, held_out), rows["truncated"].to_numpy()
 
     def quality(chosen: np.ndarray) -> HeldOut:
@@ -145,7 +149,7 @@ def measured_fields(
             steps=(int(held["step"].min()), int(held["step"].max())) if experience.has_steps else None,
             cut=float(held["truncated"].mean()) if experience.tells_cut else None,
             seeds=settings.seeds,
-            target=about.spec.usual_target,
+            target=config.spec.usual_target,
         )
 
     stage, apart = rows[last], experience.tells_cut and 0 < cut[held_out].mean() < 1

@@ -20,7 +20,7 @@ from cocal.companion.settings import CompanionSettings
 from cocal.companion.spec import CompanionSpec
 from cocal.errors import ContractError
 from cocal.features.forward import RESPONSE_POOLINGS
-from cocal.fitting.about import Tried
+from cocal.fitting.config import Tried
 from cocal.fitting.prefixes import Rows
 from cocal.runtime.machine import best_device
 from cocal.runtime.progress import Progress

@@ -46,8 +46,8 @@ class Shown:
             choice["confidence_reason"] = confidence.reason
         if self.members:
             choice["confidence_members"] = dict(confidence.members)
-        if confidence.course is not None:
-            choice["confidence_course"] = confidence.course
+        if confidence.trajectory is not None:
+            choice["confidence_trajectory"] = confidence.trajectory
         if "finish_reason" in choice:
             _keep(choice)
             if confidence.reason == UNSURE:

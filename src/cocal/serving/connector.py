@@ -20,9 +20,9 @@ class CompanionConnector(StatesConnector):
     name = CONFIDENCES
 
     def load(self, extra: dict[str, Any], device: torch.device) -> None:
-        companions, about, _ = saved.read(extra["companion"])
-        self.poolings, self.reads_tokens = about.spec.poolings, about.token_probability
-        self._estimator = Estimator(companions, about, extra.get("target"), device)
+        companions, config, _ = saved.read(extra["companion"])
+        self.poolings, self.reads_tokens = config.spec.poolings, config.token_probability
+        self._estimator = Estimator(companions, config, extra.get("target"), device)
 
     def read(self, states: Tensor, tokens: Tensor | None) -> Tensor:
         return self._estimator.members(states, tokens)

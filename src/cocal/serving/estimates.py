@@ -7,15 +7,15 @@ from torch import Tensor
 
 from cocal.companion.companions import Companions
 from cocal.companion.settings import Target
-from cocal.fitting.about import About
+from cocal.fitting.config import CompanionConfig
 
 
 class Estimator:
     """A companion on the engine's device, of which a target, or the usual one (None), is scored."""
 
-    def __init__(self, companions: Companions, about: About, target: Target | None, device: torch.device):
-        self._model, self._about = companions.to(device).model, about
-        self._chosen = about.spec.chosen(target)
+    def __init__(self, companions: Companions, config: CompanionConfig, target: Target | None, device: torch.device):
+        self._model, self._about = companions.to(device).model, config
+        self._chosen = config.spec.chosen(target)
 
     def members(self, states: Tensor, tokens: Tensor | None) -> Tensor:
         """The confidences of all members in n responses, float32 (n, members), by pooled states, float32 (n, layers,

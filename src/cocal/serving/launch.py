@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from cocal.companion.settings import Target
 from cocal.engines.states import FIRST_RUNNER, engine_settings
 from cocal.errors import ConfigError, first_line
-from cocal.fitting.about import About
+from cocal.fitting.config import CompanionConfig
 from cocal.fitting.models import Checkpoint
 
 VERSION = "0.32."
@@ -63,10 +63,10 @@ class Served:
     abstain_below: float | None = None
     withhold: bool = True
 
-    def of(self, about: About) -> Target:
+    def of(self, config: CompanionConfig) -> Target:
         """The target that is scored, or a ConfigError if the companion has no such target."""
-        about.spec.chosen(self.target)
-        return self.target or about.spec.usual_target
+        config.spec.chosen(self.target)
+        return self.target or config.spec.usual_target
 
 
 def check_flags(flags: Sequence[str], withholds: bool) -> None:
@@ -102,14 +102,14 @@ def check_vllm() -> None:
 
 
 def command(
-    served: Served, about: About, checkpoint: Checkpoint, flags: Sequence[str], model_impl: str = "vllm"
+    served: Served, config: CompanionConfig, checkpoint: Checkpoint, flags: Sequence[str], model_impl: str = "vllm"
 ) -> list[str]:
     """The words of the command that starts vLLM's server with a `model_impl` (`cocal.engines.states.implementation`);
     the user's flags of vLLM come last and win."""
     from torch import cuda
 
     given = {flag.partition("=")[0].replace("_", "-") for flag in flags}
-    settings = engine_settings([about.spec.layer], CONNECTOR, **asdict(served))
+    settings = engine_settings([config.spec.layer], CONNECTOR, **asdict(served))
     own = {
         "--kv-transfer-config": json.dumps(settings["kv_transfer_config"]),
         "--additional-config": json.dumps(settings["additional_config"]),
@@ -118,11 +118,11 @@ def command(
         "--worker-cls": settings["worker_cls"],
         "--served-model-name": checkpoint.name,
         "--dtype": checkpoint.usual_precision(),
-        "--default-chat-template-kwargs": json.dumps({"enable_thinking": about.thinking, **about.template_fields}),
+        "--default-chat-template-kwargs": json.dumps({"enable_thinking": config.thinking, **config.template_fields}),
     }
-    if about.template:  # in a file, since vLLM would take backslashes out of one that is given in place
+    if config.template:  # in a file, since vLLM would take backslashes out of one that is given in place
         with tempfile.NamedTemporaryFile("w", prefix="cocal-", suffix=".jinja", delete=False, encoding="utf-8") as file:
-            file.write(about.template)
+            file.write(config.template)
         own["--chat-template"] = file.name
     if not cuda.is_available():
         own["--block-size"] = "32"  # a processor's usual 128 would share no prefix of short responses

@@ -16,7 +16,7 @@ from uuid import uuid4
 import numpy as np
 
 from cocal.companion.settings import Target
-from cocal.engines.states import BELOW, COURSE, asking
+from cocal.engines.states import BELOW, TRAJECTORY, asking
 from cocal.models.text import Tokens
 
 CONFIDENCES = "cocal_confidences"
@@ -42,8 +42,8 @@ class Confidence(NamedTuple):
     """Why there is none, or why this is not one of those that the companion's card speaks of."""
     members: Mapping[str, float] = {}
     """The confidence of each member by its target and seed, such as "binary-42"; empty if there is none."""
-    course: Mapping[str, Any] | None = None
-    """The course of the confidence, as `cocal score --every` writes it; None if it was not asked for."""
+    trajectory: Mapping[str, Any] | None = None
+    """The trajectory of the confidence, as `cocal score --every` writes it; None if it was not asked for."""
 
 
 @dataclass(frozen=True)
@@ -139,11 +139,11 @@ class Recorder:
                 (choice,) = output.outputs
                 response += choice.token_ids
                 if choice.finish_reason is not None:
-                    course = [_finite(value) for value in (output.kv_transfer_params or {}).get(COURSE, ())]
+                    trajectory = [_finite(value) for value in (output.kv_transfer_params or {}).get(TRAJECTORY, ())]
                     confidence = await self._scorer.generated(output, prompt, response)
                     if self.every:
-                        values = {"every": self.every, "tokens": len(response), "values": course}
-                        confidence = confidence._replace(course=values)
+                        values = {"every": self.every, "tokens": len(response), "values": trajectory}
+                        confidence = confidence._replace(trajectory=values)
                     self._confidences[index] = confidence
                 yield output
 
@@ -153,9 +153,9 @@ class Recorder:
         async with aclosing(outputs):
             async for output in outputs:
                 for choice in output.outputs:
-                    course = (output.kv_transfer_params or {}).get(COURSE)
-                    if choice.finish_reason is None and course and _finite(course[1]) is not None:
-                        self.grown[first + choice.index] = course
+                    trajectory = (output.kv_transfer_params or {}).get(TRAJECTORY)
+                    if choice.finish_reason is None and trajectory and _finite(trajectory[1]) is not None:
+                        self.grown[first + choice.index] = trajectory
                 yield output
 
     def confidence(self, index: int | None = None) -> Confidence:

@@ -97,25 +97,25 @@ class Service:
     """What the routes need, by vLLM's engine client, what `cocal serve` was asked for, and the model's folder."""
 
     def __init__(self, engine: Any, served: Served, model: Path):
-        _, about, _ = saved.read(served.companion)
+        _, config, _ = saved.read(served.companion)
         reader, longest = read_vocabulary(model, plain=True), engine.model_config.max_model_len
-        members = about.spec.members
-        self.scorer = Scorer(engine, members, served.of(about), reader.ends, longest)
+        members = config.spec.members
+        self.scorer = Scorer(engine, members, served.of(config), reader.ends, longest)
         # its context lacks room for the token that a response's own request generates
-        self.encoder = Encoder(reader._replace(context=longest - 1), about)
-        self.chats = not (about.raw or about.template == "")
-        self.prefixes = about.prefixes
+        self.encoder = Encoder(reader._replace(context=longest - 1), config)
+        self.chats = not (config.raw or config.template == "")
+        self.prefixes = config.prefixes
         self.served = served
         self.encoding = asyncio.Lock()  # tokenizers are not made for several threads
         self.companion = {
             "companion": served.companion,
-            "base_model": about.base_model.name,
-            "block": about.spec.layer,
-            "poolings": list(about.spec.poolings),
+            "base_model": config.base_model.name,
+            "block": config.spec.layer,
+            "poolings": list(config.spec.poolings),
             "target": self.scorer.target,
-            "seeds": list(about.spec.settings.seeds),
-            "held_out": about.summary(),
-            "mean_confidence": about.held_out and about.held_out.value("mean_confidence"),
+            "seeds": list(config.spec.settings.seeds),
+            "held_out": config.summary(),
+            "mean_confidence": config.held_out and config.held_out.value("mean_confidence"),
             "abstain_below": served.abstain_below,
         }
         labels = (self.companion[name] for name in _COMPANION._labelnames)

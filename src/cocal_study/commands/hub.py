@@ -10,8 +10,8 @@ import pandas as pd
 from cocal.companion.companions import load_companions
 from cocal.confidence import saved
 from cocal.errors import ContractError
-from cocal.fitting.about import About, BaseModelFacts, prompt_digests
 from cocal.fitting.baselines import baselines
+from cocal.fitting.config import BaseModelInfo, CompanionConfig, prompt_digests
 from cocal.fitting.held_out import HeldOut
 from cocal.fitting.quality import quality_of
 from cocal.fitting.recipes import folds_of
@@ -44,7 +44,7 @@ def publish_companion(study: Study, given: Path, folder: Path, licence: str, see
     says how good it is, and with the last of the rollouts that it learnt from. With `seeds`, it has so many members of
     the usual target alone. Raises ContractError if a file of the study is missing or damaged."""
     backbone, step = study.main_backbone, study.policy.steps
-    companions, about = _companions(study, given, backbone, "rollouts")
+    companions, config = _companions(study, given, backbone, "rollouts")
     target = companions.spec.usual_target
     if seeds:
         companions = companions.first(target, seeds)
@@ -54,7 +54,7 @@ def publish_companion(study: Study, given: Path, folder: Path, licence: str, see
     shown = ["prompt_ids", "response_ids", "text", "step", "question_id", "sample", "truncated", "correct"]
     rollouts = read_frame(given / _within(results.rollouts_folder(backbone, "grpo")), RESPONSES, shown)
     notes = (
-        *about.notes,
+        *config.notes,
         f"{EVALUATION} has its confidence in each response that the study evaluated it on, without texts.",
         f"{ROLLOUTS} has the last rollouts that it learnt from, as `cocal score` and `cocal fit` take them.",
     )
@@ -64,7 +64,7 @@ def publish_companion(study: Study, given: Path, folder: Path, licence: str, see
     update["license"] = licence.rsplit("/", 1)[-1].lower()
     made = provenance(STAGE, {"licence": licence}, study=study.study)
     with atomic_path(folder) as being_made:
-        saved.write(being_made, companions, about.model_copy(update=update))
+        saved.write(being_made, companions, config.model_copy(update=update))
         answered.to_parquet(being_made / EVALUATION, index=False)
         write_text(being_made / ROLLOUTS, rollouts.tail(_ROLLOUTS).to_json(orient="records", lines=True))
         label_folder(being_made, made)
@@ -86,14 +86,14 @@ def _companions(study: Study, given: Path, backbone: str, experience: str) -> tu
     if not policy.exists():
         raise ContractError(absent(policy))
     config = AutoConfig.from_pretrained(policy, local_files_only=True, trust_remote_code=False)
-    base = BaseModelFacts.of(config, checkpoint).model_copy(update={"step": study.policy.steps})
+    base = BaseModelInfo.of(config, checkpoint).model_copy(update={"step": study.policy.steps})
     notes = (
         f"The study {study.study} fitted these companions ({place}); its tables say how good they are.",
         f"The base model has the digest {Product(policy).identity}; it is not in here.",
     )
     rollouts = read_frame(given / _within(results.rollouts_folder(backbone, "grpo")), RESPONSES, ["prompt_ids"])
     known = {"states": study.features.dtype, "notes": notes, "asked": prompt_digests(rollouts["prompt_ids"])}
-    return companions, About(spec=companions.spec, base_model=base, **known)
+    return companions, CompanionConfig(spec=companions.spec, base_model=base, **known)
 
 
 def _evaluated(study: Study, given: Path, method: str, seeds: tuple[int, ...] = (-1,)) -> pd.DataFrame:

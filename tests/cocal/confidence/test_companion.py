@@ -82,7 +82,7 @@ def test_the_weights_are_those_that_the_workflow_fits(fitted, study):
     expected = load_companions(study / "companions/steps-3").model.state_dict()
     for name, weights in fitted.companions.model.state_dict().items():
         np.testing.assert_array_equal(weights, expected[name])
-    assert fitted.about.spec == load_companions(study / "companions/steps-3").spec
+    assert fitted.config.spec == load_companions(study / "companions/steps-3").spec
 
 
 def test_states_from_a_recorder_give_the_same_weights(fitted, fit, table, study):
@@ -106,8 +106,8 @@ def test_confidences_are_those_of_the_workflow_to_the_last_bit(fitted, study, mi
 def test_responses_are_read_as_those_of_the_fit(fitted, own):
     given = {"template": "{{ messages }}", "thinking": True, "max_response_length": 9}
     given |= {"template_fields": {"effort": "low"}, "ignored": ("markers",)}
-    about = fitted.about.model_copy(update=given)
-    encoder = encoding.Encoder(own.policy, about)
+    config = fitted.config.model_copy(update=given)
+    encoder = encoding.Encoder(own.policy, config)
     assert {name: getattr(encoder.reading, name) for name in given} == given
 
 
@@ -146,13 +146,13 @@ def test_a_saved_companion_is_the_same_companion(tmp_path, fitted, micro_policy,
     fitted.save_pretrained(tmp_path / "saved")
     assert {file.name for file in (tmp_path / "saved").iterdir()} == {"model.safetensors", "config.json", "README.md"}
     loaded = Companion.from_pretrained(tmp_path / "saved")
-    assert loaded.about == fitted.about
+    assert loaded.config == fitted.config
     given = table["prompt_ids"], table["response_ids"]
     np.testing.assert_array_equal(loaded.score(*micro_policy, *given), fitted.score(*micro_policy, *given))
     loaded.save_pretrained(tmp_path / "again")
     for file in (tmp_path / "saved").iterdir():
         assert (tmp_path / "again" / file.name).read_bytes() == file.read_bytes()
-    card, spec = ModelCard.load(tmp_path / "saved/README.md"), fitted.about.spec
+    card, spec = ModelCard.load(tmp_path / "saved/README.md"), fitted.config.spec
     assert (card.data.library_name, card.data.license, card.data.license_name) == ("cocal", "other", "unknown")
     assert "Nobody has said under which licence" in card.text
     assert f"{spec.training_responses} responses of rollout steps up to 3" in card.text
@@ -160,8 +160,8 @@ def test_a_saved_companion_is_the_same_companion(tmp_path, fitted, micro_policy,
 
 
 def test_a_companion_of_another_model_is_refused(fitted, micro_policy):
-    base = fitted.about.base_model.model_copy(update={"name": "other", "hidden": 48})
-    other = Companion(fitted.companions, fitted.about.model_copy(update={"base_model": base}))
+    base = fitted.config.base_model.model_copy(update={"name": "other", "hidden": 48})
+    other = Companion(fitted.companions, fitted.config.model_copy(update={"base_model": base}))
     message = r"the model's hidden width is 32, but the companion reads .* of other, where"
     with pytest.raises(ContractError, match=message):
         other.score(*micro_policy, ["1 + 1"], ["2"])
@@ -221,7 +221,7 @@ def test_a_companion_of_the_hub_is_found_in_its_client_s_cache(tmp_path, fitted)
     (folder / "refs").mkdir()
     (folder / "refs/main").write_text("0123abc")
     of_cache = {"cache_dir": tmp_path, "local_files_only": True}
-    assert Companion.from_pretrained("me/companion", **of_cache).about == fitted.about
+    assert Companion.from_pretrained("me/companion", **of_cache).config == fitted.config
     (folder / "snapshots/0123abc/model.safetensors").unlink()
     with pytest.raises(ContractError, match=r"model\.safetensors: the file is missing"):
         Companion.from_pretrained("me/companion", **of_cache)
@@ -233,7 +233,7 @@ def test_weights_that_are_no_finite_numbers_are_refused(tmp_path, fitted, micro_
     name, weights = next(iter(companions.model.named_parameters()))
     with torch.no_grad():
         weights.view(-1)[7] = float("nan")
-    Companion(companions, fitted.about).save_pretrained(tmp_path)
+    Companion(companions, fitted.config).save_pretrained(tmp_path)
     save_companions(tmp_path / "companions.safetensors", companions, {})
     for load in (Companion.from_pretrained, lambda folder: Companion.from_study(folder, micro_policy[0], "float32")):
         with pytest.raises(ContractError, match=rf"safetensors: weights of {name} are not finite numbers"):

@@ -219,8 +219,8 @@ EVERY = 4
 
 
 def grown(question, values, tokens=None, correct=None, **more):
-    course = {"every": EVERY, "tokens": tokens or EVERY * len(values) + 2, "values": values}
-    found = {"question_id": question, "response": "x", "confidence": 0.5, "confidence_course": course, **more}
+    trajectory = {"every": EVERY, "tokens": tokens or EVERY * len(values) + 2, "values": values}
+    found = {"question_id": question, "response": "x", "confidence": 0.5, "confidence_trajectory": trajectory, **more}
     return found if correct is None else found | {"correct": correct}
 
 
@@ -245,18 +245,20 @@ def test_a_certified_threshold_stops_responses_and_says_what_it_saves(tmp_path, 
     calibration = lines(tmp_path / "old.jsonl", *old)
     done, found = stop(new, "--calibration", calibration, "--risk", "0.25", "--delta", "0.2")
     assert done == 0
-    lowest, theirs = (np.array([min(one["confidence_course"]["values"]) for one in given[::2]]) for given in (new, old))
+    lowest, theirs = (
+        np.array([min(one["confidence_trajectory"]["values"]) for one in given[::2]]) for given in (new, old)
+    )
     wrong = np.array([not one["correct"] for one in old[::2]])
     highest = -certified(-theirs, wrong, candidates(-lowest), max_risk=0.25, delta=0.2)
     assert 0.05 < highest < 0.6
     expected = []
     for one in new:
-        places = [k for k, value in enumerate(one["confidence_course"]["values"]) if value <= highest]
+        places = [k for k, value in enumerate(one["confidence_trajectory"]["values"]) if value <= highest]
         expected.append(one | {"stopped_at": EVERY * (places[0] + 1) if places else None})
     assert found == expected
     stopped = [one for one in expected if one["stopped_at"]]
-    saved = sum(one["confidence_course"]["tokens"] - one["stopped_at"] for one in stopped)
-    share = saved / sum(one["confidence_course"]["tokens"] for one in new)
+    saved = sum(one["confidence_trajectory"]["tokens"] - one["stopped_at"] for one in stopped)
+    share = saved / sum(one["confidence_trajectory"]["tokens"] for one in new)
     right = sum(one["correct"] for one in stopped)
     printed = capsys.readouterr().out
     threshold = float(np.nextafter(highest, 1))
@@ -290,28 +292,31 @@ def test_short_and_sure_responses_are_never_stopped(tmp_path, stop):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"confidence_course": None}, "field 'confidence_course' is not as `cocal score` writes it"),
-        ({"confidence_course": {"every": 4, "tokens": 9, "values": [0.1, 1.5]}}, "is not as"),
-        ({"confidence_course": {"every": 4, "tokens": 9, "values": [0.1, True]}}, "is not as"),
-        ({"confidence_course": {"every": 0, "tokens": 9, "values": [0.1]}}, "is not as"),
-        ({"confidence_course": {"every": 4, "tokens": 7, "values": [0.5, 0.4]}}, "it outlasts its tokens"),
-        ({"confidence_course": {"every": 8, "tokens": 9, "values": [0.1]}}, "after every 8 tokens, but after every 4"),
+        ({"confidence_trajectory": None}, "field 'confidence_trajectory' is not as `cocal score` writes it"),
+        ({"confidence_trajectory": {"every": 4, "tokens": 9, "values": [0.1, 1.5]}}, "is not as"),
+        ({"confidence_trajectory": {"every": 4, "tokens": 9, "values": [0.1, True]}}, "is not as"),
+        ({"confidence_trajectory": {"every": 0, "tokens": 9, "values": [0.1]}}, "is not as"),
+        ({"confidence_trajectory": {"every": 4, "tokens": 7, "values": [0.5, 0.4]}}, "it outlasts its tokens"),
+        (
+            {"confidence_trajectory": {"every": 8, "tokens": 9, "values": [0.1]}},
+            "after every 8 tokens, but after every 4",
+        ),
         ({"stopped_at": 1}, "there is a field 'stopped_at' already"),
     ],
 )
-def test_a_course_of_another_form_is_named(tmp_path, stop, capsys, change, message):
+def test_a_trajectory_of_another_form_is_named(tmp_path, stop, capsys, change, message):
     assert stop([grown("a", [0.5]), grown("b", [0.5, 0.4]) | change], "--threshold", "0.5")[0] == 2
     error = capsys.readouterr().err
     assert f"{tmp_path / 'scored.jsonl'}: line 2: " in error
     assert message in error
 
 
-def test_lines_without_courses_and_files_that_do_not_fit_are_refused(tmp_path, stop, capsys):
-    plain = {k: v for k, v in grown("a", [0.5]).items() if k != "confidence_course"}
+def test_lines_without_trajectories_and_files_that_do_not_fit_are_refused(tmp_path, stop, capsys):
+    plain = {k: v for k, v in grown("a", [0.5]).items() if k != "confidence_trajectory"}
     assert stop([plain], "--threshold", "0.5")[0] == 2
-    assert "line 1: there is no field 'confidence_course'; add it by `cocal score" in capsys.readouterr().err
+    assert "line 1: there is no field 'confidence_trajectory'; add it by `cocal score" in capsys.readouterr().err
     new, old = several("new", 30, 2), several("old", 30, 1)
-    other = [one | {"confidence_course": one["confidence_course"] | {"every": 2}} for one in old]
+    other = [one | {"confidence_trajectory": one["confidence_trajectory"] | {"every": 2}} for one in old]
     for given, message in (
         (old + new[:2], "1 of its questions are also in"),
         (other, "confidences after every 2 tokens, but after every 4 in"),

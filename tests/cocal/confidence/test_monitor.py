@@ -130,9 +130,9 @@ def test_a_label_of_another_name_than_at_the_fit_is_read(tmp_path, own, monitor,
 
 def test_the_bounds_are_those_of_the_card_where_none_is_given(tmp_path, own, source, monitor):
     companion = Companion.from_pretrained(own.companion)
-    held = companion.about.held_out
+    held = companion.config.held_out
     wide = tuple(one.model_copy(update={"lower": one.value / 3, "upper": one.value / 2 + 0.5}) for one in held.metrics)
-    companion.about = companion.about.model_copy(update={"held_out": held.model_copy(update={"metrics": wide})})
+    companion.config = companion.config.model_copy(update={"held_out": held.model_copy(update={"metrics": wide})})
     companion.save_pretrained(tmp_path / "companion")
     wanted = {one.metric: one for one in wide}
     words = source, "--companion", tmp_path / "companion"
@@ -148,7 +148,7 @@ def test_the_bounds_are_those_of_the_card_where_none_is_given(tmp_path, own, sou
 
 def test_lines_name_their_companion_and_none_stands_twice(tmp_path, own, source, monitor, capsys):
     companion = Companion.from_pretrained(own.companion)
-    companion.about = companion.about.model_copy(update={"unlikely": -3.25})
+    companion.config = companion.config.model_copy(update={"unlikely": -3.25})
     companion.save_pretrained(tmp_path / "other")
     assert monitor(source, *FAIR) == 0
     table = tmp_path / "monitor.csv"
@@ -167,7 +167,7 @@ def test_lines_name_their_companion_and_none_stands_twice(tmp_path, own, source,
 def test_a_card_without_intervals_holds_nothing(tmp_path, own, source, monitor, capsys):
     """Nor does it say so: then a bound has to be given."""
     companion = Companion.from_pretrained(own.companion)
-    companion.about = companion.about.model_copy(update={"held_out": None})
+    companion.config = companion.config.model_copy(update={"held_out": None})
     companion.save_pretrained(tmp_path / "unmeasured")
     assert monitor(source, "--companion", tmp_path / "unmeasured") == 2
     assert "unmeasured: its card has no interval to hold new numbers against; give a bound" in capsys.readouterr().err

@@ -15,7 +15,7 @@ from cocal import Companion
 from cocal.companion.settings import CompanionSettings
 from cocal.confidence.evaluation import html
 from cocal.errors import ContractError
-from cocal.fitting.about import BaseModelFacts
+from cocal.fitting.config import BaseModelInfo
 from cocal.fitting.held_out import HeldOut
 from cocal.fitting.models import Checkpoint
 from cocal.models.loading import read_config
@@ -110,28 +110,28 @@ def test_what_is_longer_than_the_context_is_refused(companion, micro_policy):
 
 
 def test_a_notebook_shows_the_card_s_numbers_and_a_diagram(companion):
-    about = companion.about
-    shown, words = companion._repr_html_(), about.summary()
-    read = "".join(f"\n  {note}" for note in about.notes)
+    config = companion.config
+    shown, words = companion._repr_html_(), config.summary()
+    read = "".join(f"\n  {note}" for note in config.notes)
     assert repr(companion) == f"Companion of me/mine (Hidden layers 8 / 4){read}\n\n{words}"
     numbers = re.findall(r"\b0\.\d{3}\b", words)
     assert len(numbers) > 1
     assert [number for number in numbers if number not in shown] == []
     picture = base64.b64decode(re.search(r"base64,([^\"]+)", shown)[1])
     assert picture.startswith(b"\x89PNG")
-    held = about.held_out_all_steps or about.held_out
+    held = config.held_out_all_steps or config.held_out
     assert sum(one.count for one in held.bins) == held.responses
-    assert "<img" not in html(about.model_copy(update={"held_out": None, "held_out_all_steps": None}), words)
-    strange = about.base_model.model_copy(update={"name": "<script>"})
-    assert "<script>" not in html(about.model_copy(update={"base_model": strange}), words)
+    assert "<img" not in html(config.model_copy(update={"held_out": None, "held_out_all_steps": None}), words)
+    strange = config.base_model.model_copy(update={"name": "<script>"})
+    assert "<script>" not in html(config.model_copy(update={"base_model": strange}), words)
 
 
 def test_a_card_names_what_there_is(companion, micro_policy, table):
     """No step where the rollouts name none, and the model as its own settings or its owner do."""
-    card = companion.about.card()
+    card = companion.config.card()
     assert "# Companion of me/mine" in card
     assert "rollout step" not in card
-    found = Companion.fit(*micro_policy, table.assign(step=np.arange(len(table)) // 30 + 91), settings=SETTINGS).about
+    found = Companion.fit(*micro_policy, table.assign(step=np.arange(len(table)) // 30 + 91), settings=SETTINGS).config
     assert f"{found.spec.training_responses} responses of rollout steps up to 92, of which" in found.card()
     assert f"# Companion of {Path(micro_policy[0].config.name_or_path).name}" in found.card()
     assert isinstance(found.held_out, HeldOut)
@@ -183,7 +183,7 @@ def test_a_model_of_a_folder_is_none_of_the_hub_s(own, tmp_path, monkeypatch):
     (tmp_path / "runs/step-5").symlink_to(own.checkpoint)
     monkeypatch.chdir(tmp_path)
     assert Checkpoint.find("runs/step-5").architecture.shown == "step-5"
-    assert BaseModelFacts.of(read_config(own.checkpoint), "me/model").shown == "me/model"
+    assert BaseModelInfo.of(read_config(own.checkpoint), "me/model").shown == "me/model"
 
 
 def test_the_notebook_of_the_documentation_runs(tmp_path, own, repository, monkeypatch):

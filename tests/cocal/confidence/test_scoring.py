@@ -30,8 +30,8 @@ def without_confidences(path):
 
 
 def test_verl_s_lines_become_a_companion_and_get_confidences(tmp_path, own, score):
-    about = Companion.from_pretrained(own.companion).about
-    said = " ".join(about.notes)
+    config = Companion.from_pretrained(own.companion).config
+    said = " ".join(config.notes)
     for words in (
         "3 files of verl's JSON lines",
         "only where these are missing: score; not read: gts, request_id",
@@ -40,7 +40,7 @@ def test_verl_s_lines_become_a_companion_and_get_confidences(tmp_path, own, scor
         "15 groups have 4 responses",
     ):
         assert words in said
-    assert about.spec.training_responses + about.spec.validation_responses == (~own.rollouts["truncated"]).sum()
+    assert config.spec.training_responses + config.spec.validation_responses == (~own.rollouts["truncated"]).sum()
     assert not list(own.companion.parent.glob(".*.fit"))
     assert score(own.verl / "2.jsonl") == 0
     assert without_confidences(tmp_path / "scored.jsonl") == read_lines(own.verl / "2.jsonl")
@@ -67,7 +67,7 @@ def test_responses_beyond_the_limit_and_the_mean_confidence_are_told(tmp_path, o
     mean = np.mean([line["confidence"] for line in rows])
     assert f"response {len(rows)}/{len(rows)}, mean confidence {mean:.3f}" in caplog.text
     assert f"{len(rows)} have ids that were made anew from texts" in printed
-    metrics = Companion.from_pretrained(own.companion).about.held_out.metrics
+    metrics = Companion.from_pretrained(own.companion).config.held_out.metrics
     (card,) = (one.value for one in metrics if one.metric == "mean_confidence")
     assert f"  mean confidence {mean:.3f}, {card:.3f} on the card\n" in printed
 
@@ -138,11 +138,11 @@ def test_prompts_that_were_learnt_from_are_counted(own, source, score, caplog):
 
 def test_what_the_card_does_not_say_is_warned_of(tmp_path, own, source, score, decide, caplog, capsys):
     companion = Companion.from_pretrained(own.companion)
-    about, held = companion.about, companion.about.held_out
+    config, held = companion.config, companion.config.held_out
     for told, constant in ((False, 1.0), (True, 0.0)):  # Brier scores, of which the companion's is never the best
         parts = {"held_out": held.model_copy(update={"constant": constant}), "held_out_all_steps": None}
         parts |= {"asked": ""} if told else {}
-        companion.about = about.model_copy(update={**parts, "held_out_uncut": None})
+        companion.config = config.model_copy(update={**parts, "held_out_uncut": None})
         companion.save_pretrained(tmp_path / f"{told}")
         caplog.clear()
         assert score(source, companion=tmp_path / f"{told}") == 0
@@ -161,7 +161,7 @@ def test_scoring_takes_the_same_memory_however_many_responses_there_are(tmp_path
     for count in (100, 1000):
         wanted = scoring.Wanted(tmp_path / "in.jsonl", {})
         wanted.source.write_text(f'{{"prompt_ids": {[1, 2] * 100}, "response_ids": {[3, 4] * 100}}}\n' * count)
-        checked = scoring.check(wanted, companion.about)
+        checked = scoring.check(wanted, companion.config)
         folder = type("Folder", (), {"path": tmp_path / str(count)})
         folder.path.mkdir()
         tracemalloc.start()
@@ -184,7 +184,7 @@ def test_swapped_folders_and_answers_within_a_chat_are_told(tmp_path, own, score
 def test_a_list_of_rows_is_a_table(own, table):
     settings = CompanionSettings(widths=(8,), dropout=(0.0,), passes=1, seeds=(42,), targets=("binary",))
     found = [Companion.fit(*own.policy, given, settings=settings) for given in (table, table.to_dict("records"))]
-    states = np.random.default_rng(0).normal(size=(5, found[0].about.spec.inputs)).astype(np.float32)
+    states = np.random.default_rng(0).normal(size=(5, found[0].config.spec.inputs)).astype(np.float32)
     np.testing.assert_array_equal(*(one.score_states(states) for one in found))
 
 
@@ -256,9 +256,9 @@ def test_a_model_that_finds_the_responses_unlikely_is_told(own, table):
     unlikely = own.policy.model.config.vocab_size - 1
     strange = table.assign(response_ids=[[unlikely] * (2 + len(ids)) for ids in table["response_ids"]])
     for rollouts, count in ((table, 0), (strange, 1)):
-        about = Companion.fit(*own.policy, rollouts, recipe="best", token_probability=True).about
+        config = Companion.fit(*own.policy, rollouts, recipe="best", token_probability=True).config
         said = "less likely than random tokens (a mean log-probability of -"
-        assert sum(said in note for note in about.notes) == count
+        assert sum(said in note for note in config.notes) == count
 
 
 @pytest.mark.slow
@@ -327,9 +327,9 @@ def test_names_of_fields_are_kept_and_printed_commands_carry_them(tmp_path, caps
     flags = ["--field", "response=text", "--field", "reward=grade", "--field", "step=at", "--correct-above", "4.75"]
     flags += ["--max-response-length", "20", "--batch-tokens", "2000"]
     assert own.fit(mine, folder / "companion", *flags) == 0
-    about = Companion.from_pretrained(folder / "companion").about
-    assert about.fields == {"response": "text", "reward": "grade", "step": "at"}
-    assert (about.correct_above, about.max_response_length) == (4.75, 20)
+    config = Companion.from_pretrained(folder / "companion").config
+    assert config.fields == {"response": "text", "reward": "grade", "step": "at"}
+    assert (config.correct_above, config.max_response_length) == (4.75, 20)
 
     command = shlex.split(capsys.readouterr().out.rpartition("Next: cocal ")[2])
     assert command[-6:-2] == ["--batch-tokens", "2000", "--field", "response=text"]
@@ -354,8 +354,8 @@ def test_names_of_fields_are_kept_and_printed_commands_carry_them(tmp_path, caps
 def test_responses_unlike_those_that_were_learnt_from_are_told(tmp_path, caplog, own, fit, source, score):
     """All are cut to one token: their length and their share of cut ones are others than the last stage's."""
     assert fit(source) == 0
-    about = Companion.from_pretrained(tmp_path / "companion").about
-    last = own.rollouts[own.rollouts["step"] >= about.held_out.steps[0]]
+    config = Companion.from_pretrained(tmp_path / "companion").config
+    last = own.rollouts[own.rollouts["step"] >= config.held_out.steps[0]]
     low, middle, high = np.quantile(last["response_ids"].map(len), [0.25, 0.5, 0.75])
     assert score(source, companion=tmp_path / "companion") == 0
     assert "These responses differ" not in caplog.text
@@ -368,7 +368,7 @@ def test_responses_unlike_those_that_were_learnt_from_are_told(tmp_path, caplog,
     ) in caplog.text
 
 
-@pytest.mark.parametrize("field", ["confidence", "confidence_course"])
+@pytest.mark.parametrize("field", ["confidence", "confidence_trajectory"])
 def test_a_scored_file_is_not_scored_again(tmp_path, capsys, score, own, field):
     source = write_lines(tmp_path / "in.jsonl", own.rollouts, own.texts, **{field: [0.5] * len(own.rollouts)})
     assert score(source) == 2

@@ -26,10 +26,10 @@ def test_the_prose_of_a_card_prints_the_cells_that_its_words_name(micro_policy, 
     found = Companion.fit(
         *micro_policy, rollouts, recipe=recipe, cut=cut, settings=SETTINGS, base_model="/me/run/step-7"
     )
-    about, card = found.about, found.about.card()
+    config, card = found.config, found.config.card()
     truncated, correct = rollouts["truncated"].to_numpy(), rollouts["correct"].to_numpy()
     label = correct & ~truncated if cut == "wrong" else correct
-    spec = about.spec
+    spec = config.spec
     assert f"{spec.training_responses:,} responses" in card
     wrong = float(re.search(r"of which ([\d.]+) % are wrong", card)[1])
     if recipe == "best":
@@ -47,28 +47,26 @@ def test_the_prose_of_a_card_prints_the_cells_that_its_words_name(micro_policy, 
     assert "# Companion of step-7\n" in card
     assert "/me/run" not in card
     assert f"{len(spec.settings.seeds)} seeds" in card or len(spec.settings.seeds) == 1
-    config, block = micro_policy.model.config, "reads block {} (counted from 0)"
-    widths = f"{config.num_hidden_layers} blocks, states of width {config.hidden_size}, {config.vocab_size:,} tokens"
-    assert (
-        f"`step-7`: {config.model_type}, {widths}. The companion {block.format(config.num_hidden_layers - 1)}" in card
-    )
+    base, block = micro_policy.model.config, "reads block {} (counted from 0)"
+    widths = f"{base.num_hidden_layers} blocks, states of width {base.hidden_size}, {base.vocab_size:,} tokens"
+    assert f"`step-7`: {base.model_type}, {widths}. The companion {block.format(base.num_hidden_layers - 1)}" in card
     assert f"responses of rollout steps up to {rollouts['step'].max()}, of which" in card
     assert f" wrong, in chronological order; responses that were cut at the limit {words[cut]}." in card
     assert f"CoCal {__version__} made this companion" in card
     assert re.search(r"\d seeds? \([\d, ]+\) for each target \(binary\)", card)
     if recipe == "best":
-        assert [f"{one.brier:.4f}" for one in about.tried] == sorted(re.findall(r"\| (0\.\d{4}) +\|", card))
-        assert len(about.tried) > 1
+        assert [f"{one.brier:.4f}" for one in config.tried] == sorted(re.findall(r"\| (0\.\d{4}) +\|", card))
+        assert len(config.tried) > 1
     else:
         assert "; the mean of 3 seeds, target binary." in card
     if recipe == "best":
-        whole = about.held_out_all_steps
+        whole = config.held_out_all_steps
         assert whole.responses == len(rollouts)
-        assert about.held_out_uncut.responses == (~truncated).sum() != truncated.sum() == about.held_out_cut.responses
-        assert (about.held_out_uncut.cut, about.held_out_cut.cut) == (0, 1)
+        assert config.held_out_uncut.responses == (~truncated).sum() != truncated.sum() == config.held_out_cut.responses
+        assert (config.held_out_uncut.cut, config.held_out_cut.cut) == (0, 1)
         accuracy = {"held_out_all_steps": label, "held_out_uncut": label[~truncated], "held_out_cut": label[truncated]}
         for name, labels in accuracy.items():
-            value = next(one.value for one in getattr(about, name).metrics if one.metric == "accuracy")
+            value = next(one.value for one in getattr(config, name).metrics if one.metric == "accuracy")
             assert value == pytest.approx(labels.mean())
 
 

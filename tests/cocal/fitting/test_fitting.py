@@ -65,17 +65,17 @@ def test_the_card_states_the_last_stage_first_and_all_steps_below(companion, mic
     given["one step"] = fitted(micro_policy, table.assign(step=4), states)
     said = []
     for name, one in given.items():
-        quality = one.about.card().partition("\n### ")[2].partition("\n## ")[0]
+        quality = one.config.card().partition("\n### ")[2].partition("\n## ")[0]
         shown = [line for line in quality.splitlines() if name == "steps" or line[:1] not in ("", "|")]
-        said += [f"{name}: {one.about.rollouts}", *one.about.summary().splitlines(), *shown]
+        said += [f"{name}: {one.about.rollouts}", *one.config.summary().splitlines(), *shown]
     assert_golden(Path(__file__).with_name("cards.txt"), said)
 
 
 def test_the_hub_reads_the_licence_of_the_card(companion):
-    about = companion.about.model_copy(update={"license": "apache-2.0"})
-    assert ModelCard(about.card()).data.license == "apache-2.0"
-    assert "```\npip install .\n```" in about.card()
-    assert "Its licence is apache-2.0." in about.card()
+    config = companion.config.model_copy(update={"license": "apache-2.0"})
+    assert ModelCard(config.card()).data.license == "apache-2.0"
+    assert "```\npip install .\n```" in config.card()
+    assert "Its licence is apache-2.0." in config.card()
 
 
 FACTS = ResponseStatistics(responses=500, lengths=(210.0, 311.0, 402.0), cut=0.03)

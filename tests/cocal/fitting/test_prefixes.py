@@ -1,4 +1,4 @@
-"""Prefixes of responses: their states and weights, what the card says of growing responses, and their courses."""
+"""Prefixes of responses: their states and weights, what the card says of growing responses, and their trajectories."""
 
 import re
 from pathlib import Path
@@ -23,7 +23,7 @@ from golden import assert_golden
 from own_rollouts import read_lines, run
 
 EVERY, STRIDE = 3, 4
-"""Tokens between the prefixes that are learnt from, and between the confidences of a course."""
+"""Tokens between the prefixes that are learnt from, and between the confidences of a trajectory."""
 
 
 @pytest.fixture(scope="module")
@@ -162,19 +162,19 @@ def test_each_part_has_the_last_prefix_of_each_response_there():
     rows = pd.DataFrame({"length": length, "correct": correct})
     found = pd.DataFrame(one.model_dump() for one in quality_of_parts(each, rows, confidence, tokens.reshape(4, 15), 2))
     lines = found.to_csv(index=False, float_format="%.6g").splitlines()
-    assert_golden(Path(__file__).with_name("course.txt"), lines)
+    assert_golden(Path(__file__).with_name("trajectory.txt"), lines)
 
 
 def test_a_companion_says_that_it_has_learnt_from_prefixes_and_how_good_it_is_there(companion, own):
-    about = Companion.from_pretrained(companion).about
-    assert about.prefixes == EVERY
+    config = Companion.from_pretrained(companion).config
+    assert config.prefixes == EVERY
     lengths = own.rollouts["length"].to_numpy()
-    parts = {one.name: one for one in about.course}
+    parts = {one.name: one for one in config.trajectory}
     assert parts["whole response"].responses == len(lengths)
-    shown = {one.metric: one.value for one in about.held_out_all_steps.metrics}
+    shown = {one.metric: one.value for one in config.held_out_all_steps.metrics}
     assert parts["whole response"].auroc == pytest.approx(shown["auroc"])
     assert parts["3 to 5 tokens"].responses == (lengths > EVERY).sum()
-    card = about.card()
+    card = config.card()
     assert "### While a response grows, of all steps" in card
     assert f"after every {EVERY} tokens" in card
     assert all(re.search(rf"\| {name} +\| {one.responses:,} +\| ", card) for name, one in parts.items())
@@ -202,42 +202,42 @@ def test_what_is_learnt_are_the_states_of_wholes_and_prefixes(companion, own):
 
 @pytest.mark.parametrize("seed", [None, 42])
 @pytest.mark.parametrize("beside", ["nothing", "token-probability"])
-def test_a_course_has_the_confidences_of_shorter_responses(own, fitted, micro_policy, seed, beside):
+def test_a_trajectory_has_the_confidences_of_shorter_responses(own, fitted, micro_policy, seed, beside):
     """In one call, and in that of each, whatever the batches."""
     loaded, rows = Companion.from_pretrained(fitted / beside), own.rollouts
-    assert (loaded.about.prefixes, loaded.about.token_probability) == (EVERY, beside != "nothing")
+    assert (loaded.config.prefixes, loaded.config.token_probability) == (EVERY, beside != "nothing")
     prompts, responses = rows["prompt_ids"].tolist(), rows["response_ids"].tolist()
-    responses[4] = responses[4][:2]  # which has no course
-    seed = seed if seed in loaded.about.spec.settings.seeds else None
-    whole, courses = loaded.score(*micro_policy, prompts, responses, seed=seed, every=STRIDE, batch_tokens=300)
+    responses[4] = responses[4][:2]  # which has no trajectory
+    seed = seed if seed in loaded.config.spec.settings.seeds else None
+    whole, trajectories = loaded.score(*micro_policy, prompts, responses, seed=seed, every=STRIDE, batch_tokens=300)
     np.testing.assert_array_equal(whole, loaded.score(*micro_policy, prompts, responses, seed=seed, batch_tokens=300))
     shorter = [(k, n) for k, one in enumerate(responses) for n in range(STRIDE, len(one), STRIDE)]
     given = [prompts[k] for k, _ in shorter], [responses[k][:n] for k, n in shorter]
     alone = loaded.score(*micro_policy, *given, seed=seed)
-    np.testing.assert_allclose(np.concatenate(courses), alone, atol=1e-5)
-    assert [len(one) for one in courses] == [(len(one) - 1) // STRIDE for one in responses]
+    np.testing.assert_allclose(np.concatenate(trajectories), alone, atol=1e-5)
+    assert [len(one) for one in trajectories] == [(len(one) - 1) // STRIDE for one in responses]
     assert np.ptp(alone) > 0.02
 
 
-def test_the_command_writes_the_course_beside_the_confidence(own, companion, mine, tmp_path, micro_policy):
+def test_the_command_writes_the_trajectory_beside_the_confidence(own, companion, mine, tmp_path, micro_policy):
     words = ("score", "--companion", companion, "--model", own.checkpoint, mine)
     assert run(*words, tmp_path / "plain.jsonl") == 0
-    assert run(*words, tmp_path / "course.jsonl", "--every", STRIDE, "--name", "sure") == 0
+    assert run(*words, tmp_path / "trajectory.jsonl", "--every", STRIDE, "--name", "sure") == 0
     rows = own.rollouts
     given = rows["prompt_ids"].tolist(), rows["response_ids"].tolist()
-    _, courses = Companion.from_pretrained(companion).score(*micro_policy, *given, every=STRIDE)
-    plain, found = read_lines(tmp_path / "plain.jsonl"), read_lines(tmp_path / "course.jsonl")
-    for before, line, length, values in zip(plain, found, rows["length"], courses, strict=True):
-        course = line.pop("sure_course")
-        assert (course["every"], course["tokens"]) == (STRIDE, length)
-        np.testing.assert_allclose(course["values"], values, atol=1e-5)
+    _, trajectories = Companion.from_pretrained(companion).score(*micro_policy, *given, every=STRIDE)
+    plain, found = read_lines(tmp_path / "plain.jsonl"), read_lines(tmp_path / "trajectory.jsonl")
+    for before, line, length, values in zip(plain, found, rows["length"], trajectories, strict=True):
+        trajectory = line.pop("sure_trajectory")
+        assert (trajectory["every"], trajectory["tokens"]) == (STRIDE, length)
+        np.testing.assert_allclose(trajectory["values"], values, atol=1e-5)
         assert line.pop("sure") == before.pop("confidence")
         for name in ("learnt", "by", "response"):
             assert line.pop(f"sure_{name}") == before.pop(f"confidence_{name}")
         assert line == before
 
 
-def test_a_companion_of_whole_responses_has_no_course(own, companion, mine, tmp_path, capsys, micro_policy):
+def test_a_companion_of_whole_responses_has_no_trajectory(own, companion, mine, tmp_path, capsys, micro_policy):
     words = ("score", "--model", own.checkpoint, mine, tmp_path / "out.jsonl", "--every", STRIDE)
     assert run(*words, "--companion", own.companion) == 2
     assert "fit one that has learnt from prefixes, too (cocal fit --prefixes 16)" in capsys.readouterr().err

@@ -133,11 +133,11 @@ def both(tmp_path_factory, own, mine):
 def test_token_probabilities_are_those_of_whole_logits(both, own, micro_policy):
     """The companion that reads them scores as its members do on states and log-probabilities of the plain pass."""
     loaded = Companion.from_pretrained(both / "tokens")
-    assert loaded.about.spec.inputs == loaded.about.states_width + 3
+    assert loaded.config.spec.inputs == loaded.config.states_width + 3
     prompts, responses = own.rollouts["prompt_ids"].tolist(), own.rollouts["response_ids"].tolist()
     policy = Policy(*micro_policy)
     batches = batches_of_tokens([len(p) + len(r) for p, r in zip(prompts, responses, strict=True)], 900)
-    layer = {"layers": (loaded.about.spec.layer,), "pad": policy.pad}
+    layer = {"layers": (loaded.config.spec.layer,), "pad": policy.pad}
     found = passes(policy.model, prompts, responses, batches, logprobs=True, **layer)
     given = [(np.exp(one).mean(), one.mean(), one.min()) for one in found.logprobs]
     inputs = np.concatenate([found.features.reshape(len(prompts), -1), np.array(given, dtype=np.float32)], axis=1)
@@ -148,7 +148,7 @@ def test_token_probabilities_are_those_of_whole_logits(both, own, micro_policy):
 
 
 def test_a_summary_has_a_companion_beside_all_that_is_known_of_the_same_responses(both):
-    tokens, states = (Companion.from_pretrained(both / name).about for name in ("tokens", "states"))
+    tokens, states = (Companion.from_pretrained(both / name).config for name in ("tokens", "states"))
     names = {"mean": "mean_confidence", "ECE": "ece", "AUROC": "auroc", "Brier score": "brier"}
     for stage, shown in zip(("held_out", "held_out_all_steps"), tables(tokens.summary(states)), strict=True):
         given = getattr(tokens, stage)
@@ -172,17 +172,17 @@ def test_the_command_says_what_was_tried_and_what_it_reaches(tmp_path, own, mine
     said, companion = capsys.readouterr().out, Companion.from_pretrained(tmp_path / "one")
     recipes, *quality = tables(said)
     assert recipes == {
-        "recipe": {one.name: one.name for one in companion.about.tried},
-        "Brier score by cross-validation": {one.name: f"{one.brier:.4f}" for one in companion.about.tried},
+        "recipe": {one.name: one.name for one in companion.config.tried},
+        "Brier score by cross-validation": {one.name: f"{one.brier:.4f}" for one in companion.config.tried},
     }
     assert quality == tables(companion.summary())
     assert repr(companion).partition("\n\n")[2] in said
 
 
 def test_what_is_better_and_a_companion_like_a_constant_are_told(both, caplog):
-    about = Companion.from_pretrained(both / "states").about
+    config = Companion.from_pretrained(both / "states").config
     metrics = [Metric(metric="brier", value=0.2, lower=0.1, upper=0.24)]
-    given = about.held_out_all_steps.model_copy(update={"metrics": metrics})
+    given = config.held_out_all_steps.model_copy(update={"metrics": metrics})
     ends = {TOKENS: (0.19, -0.02, -0.01), GROUP: (0.21, 0.004, 0.02), LENGTH: (0.198, -0.01, 0.006), FLAG: (None,) * 3}
     others = {name: dict(zip(("brier", "lower", "upper"), values, strict=True)) for name, values in ends.items()}
     told = (
@@ -200,13 +200,13 @@ def test_what_is_better_and_a_companion_like_a_constant_are_told(both, caplog):
         for beside, standing in ((others, [told]), ({GROUP: others[GROUP]}, [best]), ({}, [])):
             held = one.model_copy(update={"others": beside})
             parts = {"held_out": held, "held_out_all_steps": None, "held_out_uncut": None}
-            assert about.model_copy(update=parts)._judged() == [*standing, *[alike] * said]
+            assert config.model_copy(update=parts)._judged() == [*standing, *[alike] * said]
             caplog.clear()
-            about.model_copy(update=parts).warn_of_constant()
+            config.model_copy(update=parts).warn_of_constant()
             assert (alike[2:] in caplog.text) == said
-    few = about.model_copy(update=parts | {"held_out": held.model_copy(update={"questions": LEAST_COMPARED - 1})})
+    few = config.model_copy(update=parts | {"held_out": held.model_copy(update={"questions": LEAST_COMPARED - 1})})
     assert few._judged()[0] == "* So few questions do not tell which of these is better."
-    last = about.model_copy(update={"held_out": one.model_copy(update={"others": others}), "held_out_uncut": None})
+    last = config.model_copy(update={"held_out": one.model_copy(update={"others": others}), "held_out_uncut": None})
     assert last._judged()[0] == told.replace("all of these", "the last stage")
 
 
@@ -260,7 +260,7 @@ def test_the_metrics_of_the_card_are_those_of_the_out_of_fold_confidences(micro_
     states = draw.normal(size=(len(table), 64)).astype(np.float32)
     states[:, 3] += 2 * table["correct"].to_numpy()
     table.loc[table["truncated"].to_numpy().nonzero()[0][::3], "correct"] = True
-    found = Companion.fit(*micro_policy, table, states=states, number_format="float32").about
+    found = Companion.fit(*micro_policy, table, states=states, number_format="float32").config
     correct, weight = table["correct"].to_numpy(), np.full(len(table), 1 / len(table))
     learnt, fold = np.ones(len(table), dtype=bool), folds_of(table["question"], 42)
     given = states.copy(), correct.astype(np.float32), learnt, weight, fold, np.ones(64, dtype=np.float32), (64,)
@@ -279,15 +279,15 @@ def test_cut_responses_keep_their_labels_or_count_as_wrong_or_are_left_out(micro
     settings = CompanionSettings(targets=("binary",), widths=(8,), dropout=(), passes=2, seeds=(42,))
     for name, labels in shares.items():
         for recipe in ("best", "paper"):
-            about = Companion.fit(*micro_policy, table, recipe=recipe, cut=name, settings=settings).about
-            assert about.spec.training_responses + about.spec.validation_responses == len(labels)
+            config = Companion.fit(*micro_policy, table, recipe=recipe, cut=name, settings=settings).config
+            assert config.spec.training_responses + config.spec.validation_responses == len(labels)
             if recipe == "best":
                 measured = correct & ~cut if name == "wrong" else correct
-                assert about.spec.training_error_share == pytest.approx(1 - labels.mean())
-                shown = {one.metric: one.value for one in about.held_out_all_steps.metrics}
+                assert config.spec.training_error_share == pytest.approx(1 - labels.mean())
+                shown = {one.metric: one.value for one in config.held_out_all_steps.metrics}
                 assert shown["accuracy"] == pytest.approx(measured.mean())
     assert len({labels.mean() for labels in shares.values()}) == 3
-    assert Companion.fit(*micro_policy, table, recipe="best", settings=settings).about.cut == "as-labelled"
+    assert Companion.fit(*micro_policy, table, recipe="best", settings=settings).config.cut == "as-labelled"
 
 
 def test_wishes_that_do_not_go_together_are_refused(micro_policy, own, mine):
@@ -307,17 +307,17 @@ def test_a_fit_tries_token_probabilities_unless_it_is_told(tmp_path, own, mine):
     words = ("fit", "--model", own.checkpoint, "--rollouts", mine, "--seeds", 42, "--passes", 1, "--output")
     for name, flags, count in (("default", (), 6), ("with", ("--with", "token-probability"), 3)):
         assert run(*words, tmp_path / name, *flags) == 0
-        about = Companion.from_pretrained(tmp_path / name).about
-        assert len(about.tried) == count
-        reads = name == "with" or about.tried[0].name.endswith("reading token probabilities")
-        assert about.token_probability is reads
-        assert about.spec.inputs == about.states_width + 3 * reads == 64 + 3 * reads
+        config = Companion.from_pretrained(tmp_path / name).config
+        assert len(config.tried) == count
+        reads = name == "with" or config.tried[0].name.endswith("reading token probabilities")
+        assert config.token_probability is reads
+        assert config.spec.inputs == config.states_width + 3 * reads == 64 + 3 * reads
 
 
 def test_one_of_states_alone_lies_beside_it(both, tmp_path):
     states, tokens = (Companion.from_pretrained(both / name) for name in ("states", "tokens"))
     assert tokens.alone is None
-    Companion(tokens.companions, tokens.about, (states.companions, states.about)).save_pretrained(tmp_path)
+    Companion(tokens.companions, tokens.config, (states.companions, states.config)).save_pretrained(tmp_path)
     found = Companion.from_pretrained(tmp_path)
     assert (found.identity(), found.alone.identity()) == (tokens.identity(), states.identity())
     assert Companion.from_pretrained(tmp_path / "states-alone").identity() == states.identity()

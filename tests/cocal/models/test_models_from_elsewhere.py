@@ -199,7 +199,7 @@ def test_a_model_without_a_template_takes_plain_texts_or_a_template(own, made, f
         kind = {"plain": "texts without a chat, tokenised as whole texts", "mine": "chats, put into the template"}[name]
         assert f"60 prompts are {kind}" in capsys.readouterr().out
         companion = Companion.from_pretrained(output)
-        assert companion.about.template == template
+        assert companion.config.template == template
         asked = "What is 2 + 3, and what is 7?"
         lines(source, {"prompt": asked, "response": "5"})
         assert own.score(source, scored, model=folder, companion=output) == 0
@@ -246,7 +246,7 @@ def test_a_template_that_is_lost_or_broken_is_named(own, made, fit, tmp_path, ca
     policy = load_policy(own_copy(own.checkpoint, tmp_path / "model"))
     policy.tokenizer.chat_template = None
     with pytest.raises(ContractError, match="has no chat template, with which the companion was fitted"):
-        Encoder(policy, Companion.from_pretrained(own.companion).about)
+        Encoder(policy, Companion.from_pretrained(own.companion).config)
     (tmp_path / "mine.jinja").write_text("{% for")
     assert fit(own.verl, "--template", tmp_path / "mine.jinja") == 2
     assert "the chat template of --template or of the companion's config.json is broken" in capsys.readouterr().err

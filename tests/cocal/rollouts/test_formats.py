@@ -46,7 +46,7 @@ def test_the_dumps_of_other_engines_are_read(said, tmp_path, capsys, fit, own):
     printed = capsys.readouterr().out
     assert said in printed
     assert "15 groups have 4 responses" in printed
-    spec = Companion.from_pretrained(tmp_path / "companion").about.spec
+    spec = Companion.from_pretrained(tmp_path / "companion").config.spec
     wrong = f"{100 * spec.training_error_share:.1f} % of them wrong"
     assert f"learnt from {spec.training_responses:,} responses, {wrong}. {spec.validation_responses:,} re" in printed
     if "correctness" not in said:  # TRL does not say which responses were cut

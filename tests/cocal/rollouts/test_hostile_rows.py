@@ -14,7 +14,7 @@ from cocal.confidence import evaluation
 from cocal.confidence.scored import read_scored
 from cocal.confidence.scoring import Wanted, check
 from cocal.errors import ContractError
-from cocal.fitting.about import About
+from cocal.fitting.config import CompanionConfig
 from cocal.rollouts.format import Reading
 from cocal.rollouts.formats import slime, trl
 from cocal.store import read_frame
@@ -45,7 +45,7 @@ BYTES = (
     '{"a": 1}'.encode("utf-16"),
 )
 """Lines that are no JSON objects: half a character, too many levels or digits, half an object, another encoding."""
-ABOUT = About.model_construct(fields={}, max_response_length=None)
+ABOUT = CompanionConfig.model_construct(fields={}, max_response_length=None)
 """The part of a companion that scoring asks before it reads rows."""
 
 

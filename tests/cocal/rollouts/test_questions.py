@@ -64,15 +64,15 @@ def test_question_ids_do_not_move_the_split(own, named, without):
 
 def test_a_card_counts_prompts_and_not_ids(own, named, fit, tmp_path, capsys):
     assert fit(named("a row", "prompt"), to="a row") == 0
-    about = Companion.from_pretrained(tmp_path / "a row").about
-    quality = about.held_out_all_steps or about.held_out
+    config = Companion.from_pretrained(tmp_path / "a row").config
+    quality = config.held_out_all_steps or config.held_out
     assert quality.questions < quality.responses
     sizes = own.rollouts.groupby("question_id").size()
     assert quality.questions == max(1, round(len(sizes) / 10))
-    assert f"{len(sizes)} prompts stand under more than one question_id" in "\n".join(about.notes)
+    assert f"{len(sizes)} prompts stand under more than one question_id" in "\n".join(config.notes)
     assert fit(named("a file"), to="file") == 0
     assert "and 1 values of question_id for more than one prompt" in "\n".join(
-        Companion.from_pretrained(tmp_path / "file").about.notes
+        Companion.from_pretrained(tmp_path / "file").config.notes
     )
 
 

@@ -16,7 +16,7 @@ from cocal.companion.companions import load_companions
 from cocal.companion.settings import CompanionSettings, OnlineSettings
 from cocal.errors import ConfigError, ContractError
 from cocal.features.store import open_features
-from cocal.fitting.about import prompt_digest
+from cocal.fitting.config import prompt_digest
 from cocal.models.loading import load_policy
 from cocal.rollouts.trl.recording import Recording, RolloutRecording
 from cocal.store import read_frame
@@ -148,7 +148,7 @@ def test_a_resumed_training_goes_on_with_its_recording(recorded, make, tmp_path)
 def test_the_recorded_companion_scores_responses(recorded, micro_policy):
     found = Companion.from_study(recorded / "recording/online", micro_policy.model, "float32")
     rollouts = read_frame(recorded / "recording/rollouts", RESPONSES)
-    assert found.about.prompts == {*map(prompt_digest, rollouts["prompt_ids"])}
+    assert found.config.prompts == {*map(prompt_digest, rollouts["prompt_ids"])}
     confidence = found.score(*micro_policy, rollouts["prompt_ids"].tolist(), rollouts["response_ids"].tolist())
     assert ((confidence > 0) & (confidence < 1)).all()
     history = pd.read_csv(recorded / "recording/online/history.csv")

@@ -74,7 +74,7 @@ def test_clients_find_the_confidence_within_what_they_keep():
 
 
 PIECES = [(0, "a", 0), (1, 'x"finish_reason":"stop"', 0), (0, "b", 0), (1, "y", 1), (0, "c", 1)]
-COURSE_OF_SECOND = {"every": 16, "tokens": 17, "values": [0.4]}
+TRAJECTORY_OF_SECOND = {"every": 16, "tokens": 17, "values": [0.4]}
 
 
 def chunks_of(shown: Shown, second: Confidence, grown: bool = False, role_of: int | None = None) -> list[dict]:
@@ -118,14 +118,14 @@ def test_the_last_event_of_each_choice_has_its_confidence(shown):
 
 
 def test_a_confidence_while_a_choice_grows_stands_in_its_next_event():
-    chunks = chunks_of(Shown(), Confidence(0.75, UNSURE, course=COURSE_OF_SECOND), grown=True)
+    chunks = chunks_of(Shown(), Confidence(0.75, UNSURE, trajectory=TRAJECTORY_OF_SECOND), grown=True)
     assert [one["delta"]["content"] for one in chunks] == [text for _, text, _ in PIECES]
     (grown,) = (one for one in chunks if "confidence_tokens" in one)
     assert (grown["index"], grown["delta"]["content"], grown["confidence_tokens"]) == (0, "b", 16)
     assert grown["confidence"] == grown["delta"]["confidence"] == grown["logprobs"]["confidence"] == 0.4
     last = {one["index"]: one for one in chunks if one["finish_reason"]}
     assert {k: one["finish_reason"] for k, one in last.items()} == {0: "length", 1: "confidence"}
-    assert [last[k].get("confidence_course") for k in (0, 1)] == [None, COURSE_OF_SECOND]
+    assert [last[k].get("confidence_trajectory") for k in (0, 1)] == [None, TRAJECTORY_OF_SECOND]
 
 
 def test_it_does_not_stand_in_the_event_that_names_the_role():

@@ -8,13 +8,13 @@ from cocal import Companion
 from cocal.companion.companions import Companions, build_model
 from cocal.companion.settings import CompanionSettings
 from cocal.companion.spec import CompanionSpec
-from cocal.fitting.about import About, BaseModelFacts
+from cocal.fitting.config import BaseModelInfo, CompanionConfig
 from cocal.serving.estimates import Estimator
 
 HIDDEN = 6
 
 
-def made(tokens: bool, states: str) -> tuple[Companions, About]:
+def made(tokens: bool, states: str) -> tuple[Companions, CompanionConfig]:
     """A companion of two targets and two seeds that has learnt nothing."""
     settings = CompanionSettings(widths=(5, 4, 4), seeds=(42, 137), targets=("binary", "group"))
     inputs = 2 * HIDDEN + 3 * tokens
@@ -25,9 +25,11 @@ def made(tokens: bool, states: str) -> tuple[Companions, About]:
     counts = {"training_responses": 1, "validation_responses": 1, "training_error_share": 0.5}
     steps = {"steps": 1, "validation_steps": 1, "order": "chronological", "shuffle_seed": None}
     of = {"settings": settings, "inputs": inputs, "layer": 1, "poolings": ("last", "mean"), "best_pass": (1,) * 4}
-    base = BaseModelFacts(name="micro", model_type="qwen3", hidden=HIDDEN, blocks=2, vocabulary=9)
-    about = About(spec=CompanionSpec(**of, **counts, **steps), base_model=base, states=states, token_probability=tokens)
-    return Companions(about.spec, model.eval()), about
+    base = BaseModelInfo(name="micro", model_type="qwen3", hidden=HIDDEN, blocks=2, vocabulary=9)
+    config = CompanionConfig(
+        spec=CompanionSpec(**of, **counts, **steps), base_model=base, states=states, token_probability=tokens
+    )
+    return Companions(config.spec, model.eval()), config
 
 
 @pytest.mark.parametrize("tokens", [False, True])

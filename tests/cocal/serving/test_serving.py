@@ -13,7 +13,7 @@ import pytest
 from pydantic import ValidationError
 
 from cocal.confidence.companion import Companion
-from cocal.engines.states import BELOW, COURSE, asking
+from cocal.engines.states import BELOW, TRAJECTORY, asking
 from cocal.errors import ConfigError, ContractError
 from cocal.fitting.models import Checkpoint
 from cocal.models.loading import read_vocabulary
@@ -87,16 +87,16 @@ def test_a_companion_of_another_model_is_refused_with_the_remedy(own, tmp_path, 
 
 
 def test_a_companion_of_another_block_or_width_is_refused(own):
-    about = Companion.from_pretrained(own.companion).about
+    config = Companion.from_pretrained(own.companion).config
     facts = Checkpoint.find(str(own.checkpoint)).architecture
-    about.check_model(facts)
+    config.check_model(facts)
     for change, message in (
         ({"layer": 2}, "reads block 2, but the model has blocks 0 to 1"),
         ({"inputs": 32}, "width"),
     ):
-        spec = about.spec.model_copy(update=change)
+        spec = config.spec.model_copy(update=change)
         with pytest.raises(ContractError, match=message):
-            about.model_copy(update={"spec": spec}).check_model(facts)
+            config.model_copy(update={"spec": spec}).check_model(facts)
 
 
 def test_without_vllm_or_with_another_version_the_remedy_is_named(own, monkeypatch, capsys):
@@ -110,23 +110,23 @@ def test_without_vllm_or_with_another_version_the_remedy_is_named(own, monkeypat
 
 
 def test_the_command_of_vllm_reads_the_companion_s_block_and_the_user_s_flags_win(own):
-    about = Companion.from_pretrained(own.companion).about
+    config = Companion.from_pretrained(own.companion).config
     checkpoint = Checkpoint.find(str(own.checkpoint))
     served = Served(str(own.companion), abstain_below=0.25)
-    words = command(served, about, checkpoint, ["--dtype=bfloat16", "--port", "8001"])
+    words = command(served, config, checkpoint, ["--dtype=bfloat16", "--port", "8001"])
     value = dict(pairwise(words))
     assert json.loads(value["--additional-config"]) == {"cocal_layers": [1]}
     assert value["--model-impl"] == "vllm"
-    assert dict(pairwise(command(served, about, checkpoint, [], "transformers")))["--model-impl"] == "transformers"
+    assert dict(pairwise(command(served, config, checkpoint, [], "transformers")))["--model-impl"] == "transformers"
     extra = json.loads(value["--kv-transfer-config"])["kv_connector_extra_config"]
     assert Served(**extra) == served
     assert ("--dtype" in value, value["--port"]) == (False, "8001")
     assert "--no-enable-chunked-prefill" in words
-    assert "--no-enable-chunked-prefill" not in command(served, about, checkpoint, ["--max-num-batched-tokens", "64"])
+    assert "--no-enable-chunked-prefill" not in command(served, config, checkpoint, ["--max-num-batched-tokens", "64"])
     assert value["--served-model-name"] == str(own.checkpoint)
     assert json.loads(value["--default-chat-template-kwargs"]) == {"enable_thinking": False}
     template = r"{{ '\n' }}{% for m in messages %}{{ m.content }}{% endfor %} ü"
-    words = command(served, about.model_copy(update={"template": template}), checkpoint, [])
+    words = command(served, config.model_copy(update={"template": template}), checkpoint, [])
     with open(words[words.index("--chat-template") + 1], encoding="utf-8") as file:  # noqa: PTH123
         assert file.read() == template
 
@@ -166,10 +166,10 @@ class Engine:
             self.closed += 1
 
 
-def output(ids, finish=None, found=None, stop=None, course=None):
+def output(ids, finish=None, found=None, stop=None, trajectory=None):
     """A request output of vLLM with one choice."""
     one = SimpleNamespace(index=0, token_ids=ids, finish_reason=finish, stop_reason=stop)
-    told = {name: value for name, value in {CONFIDENCES: found, COURSE: course}.items() if value is not None}
+    told = {name: value for name, value in {CONFIDENCES: found, TRAJECTORY: trajectory}.items() if value is not None}
     return SimpleNamespace(prompt_token_ids=[5, 6], outputs=[one], kv_transfer_params=told or None)
 
 
@@ -272,10 +272,10 @@ def test_a_response_has_its_verdict_when_it_ends_and_an_adapter_s_is_not_followe
     assert engine.asked[0][2].extra_args == {"a": 1}
 
 
-def test_the_course_of_a_call_is_asked_for_and_recorded():
+def test_the_trajectory_of_a_call_is_asked_for_and_recorded():
     """Of outputs within a response the latest, of the last one all that was read."""
-    ended = output([2], "stop", [0.2, 0.6, 0.9], course=[0.7])
-    engine = Engine([output([8]), output([9], course=(2, 0.7)), ended])
+    ended = output([2], "stop", [0.2, 0.6, 0.9], trajectory=[0.7])
+    engine = Engine([output([8]), output([9], trajectory=(2, 0.7)), ended])
     recorder = Recorder(scorer(), every=2, below=0.1)
 
     async def answer():
@@ -285,7 +285,7 @@ def test_the_course_of_a_call_is_asked_for_and_recorded():
 
     assert asyncio.run(answer()) == [None, (2, 0.7), None]
     assert [one.extra_args for _, _, one in engine.asked] == [asking(every=2, below=0.1)] != [asking()]
-    assert recorder.confidence(0).course == {"every": 2, "tokens": 3, "values": [0.7]}
+    assert recorder.confidence(0).trajectory == {"every": 2, "tokens": 3, "values": [0.7]}
 
 
 def test_a_response_to_another_prompt_of_a_call_has_a_verdict_of_its_own():
@@ -310,7 +310,7 @@ def test_what_was_read_of_a_growing_choice_is_known_when_its_output_is_taken():
     recorder = Recorder(scorer(), every=2)
 
     async def outputs():
-        yield output([8, 9], course=(2, 0.7))
+        yield output([8, 9], trajectory=(2, 0.7))
 
     async def taken():
         followed = recorder.follow(outputs(), 5)

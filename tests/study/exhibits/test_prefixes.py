@@ -31,7 +31,9 @@ def script(monkeypatch):
 def grown(script):
     return script.Grown(
         until=[np.array(at) for at in ([4, 8, 9], [4, 8, 10], [4, 6], [3], [4, 8, 12])],
-        courses=[np.array(one) for one in ([0.5, 0.2, 0.9], [0.3, 0.6, 0.1], [0.15, 0.8], [0.7], [0.25, 0.1, 0.4])],
+        trajectories=[
+            np.array(one) for one in ([0.5, 0.2, 0.9], [0.3, 0.6, 0.1], [0.15, 0.8], [0.7], [0.25, 0.1, 0.4])
+        ],
         correct=np.array([True, False, True, True, False]),
     )
 

@@ -61,7 +61,7 @@ def test_the_main_companion_is_published_with_its_measured_quality_and_rollouts_
     found = evaluated.set_index(["dataset", "response_id"])["confidence"]
     assert set(evaluated["dataset"]) == set(study.evaluation_sets("mathematics"))
     np.testing.assert_allclose(found, stated[found.index], rtol=1e-12)
-    held_out = Companion.from_pretrained(folder).about.held_out
+    held_out = Companion.from_pretrained(folder).config.held_out
     brier = next(one.value for one in held_out.metrics if one.metric == "brier")
     assert brier == pytest.approx(((evaluated["confidence"] - evaluated["correct"]) ** 2).mean())
     assert "chose the best pass" not in (folder / "README.md").read_text()
@@ -82,12 +82,12 @@ def test_a_companion_of_fewer_seeds_has_their_members_and_states_their_quality(s
     assert main([*_words(results, whole, CONFIG), "--companion"]) == 0
     assert main([*_words(results, small, CONFIG), *words]) == 0
     companion, reference = Companion.from_pretrained(small), Companion.from_pretrained(whole)
-    seed = reference.about.spec.settings.seeds[0]
-    assert companion.about.spec.members == [("binary", seed)] != reference.about.spec.members
-    states = np.random.default_rng(5).normal(size=(7, companion.about.spec.inputs)).astype(np.float32)
+    seed = reference.config.spec.settings.seeds[0]
+    assert companion.config.spec.members == [("binary", seed)] != reference.config.spec.members
+    states = np.random.default_rng(5).normal(size=(7, companion.config.spec.inputs)).astype(np.float32)
     np.testing.assert_array_equal(companion.score_states(states), reference.score_states(states, seed=seed))
     evaluated = pd.read_parquet(small / "evaluation.parquet")
-    brier = next(one.value for one in companion.about.held_out.metrics if one.metric == "brier")
+    brier = next(one.value for one in companion.config.held_out.metrics if one.metric == "brier")
     assert brier == pytest.approx(((evaluated["confidence"] - evaluated["correct"]) ** 2).mean())
     assert not evaluated["confidence"].equals(pd.read_parquet(whole / "evaluation.parquet")["confidence"])
     assert main([*_words(results, tmp_path / "bundle", CONFIG), "--seeds", "1"]) == 2
@@ -274,7 +274,7 @@ def test_published_companions_are_those_of_the_study(published, smoke):
         for (target, seed), confidences in zip(ours.members, expected, strict=True):
             np.testing.assert_array_equal(theirs.score_states(states, target=target, seed=seed), confidences)
         assert len(np.unique(expected)) > 5
-        assert (theirs.about.base_model.step, theirs.about.states) == (4, "float32")
+        assert (theirs.config.base_model.step, theirs.config.states) == (4, "float32")
         card = (published / "companions" / name / "README.md").read_text()
         assert f"The study smoke fitted these companions (results/companions/{place})" in card
 

@@ -211,7 +211,7 @@ _SCORE = (
     flag("--seed", "the member of one seed alone (default: the mean over all seeds)", type=int),
     flag(
         "--every TOKENS",
-        "also writes the confidences after every so many tokens, as a field `confidence_course`",
+        "also writes the confidences after every so many tokens, as a field `confidence_trajectory`",
         type=flags.COUNT,
     ),
     _LIMIT,

@@ -39,7 +39,7 @@ class Tried(Model):
     brier: float
 
 
-class BaseModelFacts(Model):
+class BaseModelInfo(Model):
     """The language model whose hidden states a companion reads."""
 
     name: str
@@ -68,7 +68,7 @@ class BaseModelFacts(Model):
         return self.name if may_be_on_hub(self.name) else PurePath(self.name).name
 
     @classmethod
-    def of(cls, config: "PretrainedConfig", name: str | None = None) -> "BaseModelFacts":
+    def of(cls, config: "PretrainedConfig", name: str | None = None) -> "BaseModelInfo":
         """The facts in the configuration of a transformers model."""
         text, name = text_config(config), name or config.name_or_path or "unnamed"
         if may_be_on_hub(name) and Path(name).is_dir():  # somebody else's there would be taken for it
@@ -93,7 +93,7 @@ def prompt_digests(prompts: Iterable[np.ndarray]) -> str:
     return "".join(sorted({*map(prompt_digest, prompts)}))
 
 
-class About(Reading):
+class CompanionConfig(Reading):
     """The content of `config.json`, with how the rollouts were read."""
 
     model_type: Literal["cocal-companion"] = "cocal-companion"
@@ -102,7 +102,7 @@ class About(Reading):
     """Architecture, training settings, the layer and poolings that are read, and the steps that were learnt from."""
     states: Literal["float32", "bfloat16"] = "bfloat16"
     """Number format to which hidden states are rounded before they are read."""
-    base_model: BaseModelFacts
+    base_model: BaseModelInfo
     license: str | None = None
     """Licence of the companion, by the Hub's name for it, such as "apache-2.0"; None if nobody has said it."""
     notes: tuple[str, ...] = ()
@@ -125,7 +125,7 @@ class About(Reading):
     """Quality on the responses of all steps that ended; None where none were cut, or this is not known."""
     held_out_cut: HeldOut | None = None
     """Quality on those that were cut."""
-    course: tuple[Part, ...] = ()
+    trajectory: tuple[Part, ...] = ()
     """Quality while responses of all steps grow; empty if prefixes were not learnt from."""
     learnt: str | None = None
     """Digest of the token ids of all rollouts (`cocal.fitting.fit.digest_of`)."""
@@ -157,7 +157,7 @@ class About(Reading):
         widths = self.spec.settings.widths
         return f"Hidden layers {' / '.join(map(str, widths))}" if widths else "No hidden layer: a linear probe"
 
-    def check_model(self, model: BaseModelFacts) -> None:
+    def check_model(self, model: BaseModelInfo) -> None:
         """Refuse by a ContractError a model of another architecture or vocabulary, or without the block and width that
         are read."""
         base, spec = self.base_model, self.spec
@@ -190,7 +190,7 @@ class About(Reading):
                 "companion was fitted; put the tokenizer that the policy was trained with into the folder"
             )
 
-    def warn_of_other(self, model: BaseModelFacts) -> None:
+    def warn_of_other(self, model: BaseModelInfo) -> None:
         """Log a warning if a model is of another checkpoint of its training, commit or adapter than the companion's."""
         base, step = self.base_model, self.base_model.step or (self.spec.steps if self.has_steps else None)
         if base.adapter != model.adapter:
@@ -228,7 +228,7 @@ class About(Reading):
         if (inputs[:, self.states_width + 1] < self.unlikely).sum() > len(inputs) / 2:
             logging.warning(_UNLIKELY)
 
-    def summary(self, alone: "About | None" = None) -> str:
+    def summary(self, alone: "CompanionConfig | None" = None) -> str:
         """Held-out quality in a few lines, on the last stage first, or that it was not measured; beside it that of the
         companion of states `alone`, where one lies beside this."""
         if self.held_out is None:
@@ -287,9 +287,9 @@ class About(Reading):
         sections |= {"Responses that ended, of all steps": self.held_out_uncut}
         sections |= {"Responses that were cut, of all steps": self.held_out_cut}
         values = {"sections": sections, "judged": self._judged() if self.held_out else ()}
-        values |= {"parts": table_of_parts(self.course), "held_out": self.held_out}
+        values |= {"parts": table_of_parts(self.trajectory), "held_out": self.held_out}
         text = files("cocal.fitting").joinpath("card.md").read_text(encoding="utf-8")
         card = ModelCard.from_template(
-            data, template_str=text, about=self, spec=self.spec, base=self.base_model, **values
+            data, template_str=text, config=self, spec=self.spec, base=self.base_model, **values
         )
         return f"{card}\n"
