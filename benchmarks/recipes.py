@@ -112,13 +112,13 @@ def of_split(
 ) -> dict[str, dict[str, float]]:
     """The Brier score of each kind on each of `PARTS`."""
     known, correct = rows[~held].reset_index(drop=True), rows["correct"].to_numpy()
-    cut, groups = rows["truncated"].to_numpy(), rows["question"].to_numpy()[~held]
+    truncated, groups = rows["truncated"].to_numpy(), rows["question"].to_numpy()[~held]
     found = dict(zip((BEST, ALONE), by_recipe(known, states, tokens, held), strict=True))
     features = np.column_stack([tokens, np.log(rows["length"])])
     read = {kind: [states, tokens] if also else [states] for kind, also in PROBES.items()}
     read |= {FEATURES: [features], GROUP: [agreed], TOKENS: [tokens[:, 0]], FLAG: []}
     for kind, columns in read.items():
-        flag = [] if kind in (PROBE, ALONE_PROBE) else [cut]
+        flag = [] if kind in (PROBE, ALONE_PROBE) else [truncated]
         inputs = np.column_stack([*columns, *flag]).astype(np.float64)
         scaler = StandardScaler().fit(inputs[~held])
         inputs = scaler.transform(inputs)
@@ -131,7 +131,7 @@ def of_split(
         found[kind] = model.predict_proba(inputs[held])[:, 1]
     found["constant"] = np.full(held.sum(), correct[~held].mean())
     error = {kind: np.square(found[kind] - correct[held]) for kind in KINDS}
-    parts = {"all": np.ones(held.sum(), dtype=bool), "ended": ~cut[held]}
+    parts = {"all": np.ones(held.sum(), dtype=bool), "ended": ~truncated[held]}
     return {part: {kind: float(one[chosen].mean()) for kind, one in error.items()} for part, chosen in parts.items()}
 
 

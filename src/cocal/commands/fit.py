@@ -48,7 +48,7 @@ def run_fit(options: argparse.Namespace) -> None:
     checkpoint, run_folder = claim(options, [path for path, _ in rollouts.files], **parts)
     _take(options.output / STATES, run_folder)
     policy = checkpoint.load(options.precision)
-    wishes = {name: getattr(options, name) for name in ("cut", "prefixes", "layer", "license")}
+    wishes = {name: getattr(options, name) for name in ("truncated", "prefixes", "layer", "license")}
     wishes |= {"recipe": recipe, "settings": settings, "reading": reading, "number_format": options.states}
     if options.beside is not None:
         wishes["token_probability"] = options.beside == "token-probability"

@@ -109,8 +109,8 @@ class Companion:
 
     def identity(self) -> str:
         """Digest of the weights and of what the companion reads."""
-        unread = {"held_out", "held_out_all_steps", "held_out_uncut", "held_out_cut", "rollouts"}
-        unread |= {"notes", "license", "recipe", "cut", "tried", "trajectory"}
+        unread = {"held_out", "held_out_all_steps", "held_out_complete", "held_out_truncated", "rollouts"}
+        unread |= {"notes", "license", "recipe", "truncated", "tried", "trajectory"}
         digest = hashlib.sha256(self.config.model_dump_json(exclude=unread).encode())
         for name, tensor in sorted(self.companions.model.state_dict().items()):
             digest.update(name.encode() + tensor.cpu().numpy().tobytes())

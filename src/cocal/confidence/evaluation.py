@@ -82,8 +82,8 @@ def beside(scored: Scored, numbers: pd.DataFrame, card: HeldOut | None, settings
     responses were cut, a second table has the others. Responses that lack one of the confidences are left out."""
     valid = np.isfinite([scored.confidence, *scored.others.values()]).all(axis=0).astype(bool, copy=False)
     questions, correct = np.array(scored.names, dtype=object)[scored.question][valid], scored.correct[valid]
-    length, cut, tokens = (
-        None if column is None else column[valid] for column in (scored.length, scored.cut, scored.tokens)
+    length, truncated, tokens = (
+        None if column is None else column[valid] for column in (scored.length, scored.truncated, scored.tokens)
     )
     confidence, given = scored.confidence[valid], {name: other[valid] for name, other in scored.others.items()}
     fitted: dict[str, np.ndarray] = {}
@@ -95,13 +95,13 @@ def beside(scored: Scored, numbers: pd.DataFrame, card: HeldOut | None, settings
         for name, value in {OWN: confidence, **{f"{name}{AFTER}": value for name, value in given.items()}}.items():
             within = np.clip(value, 1e-6, 1 - 1e-6)
             fitted[name] = recalibrated(np.log(within / (1 - within))[:, None], correct, fold)
-        fitted |= baselines(correct, fold, cut, length + 1, tokens, agreed)
+        fitted |= baselines(correct, fold, truncated, length + 1, tokens, agreed)
     others = given | fitted
     parts, lines = {"all of these": np.ones(len(correct), dtype=bool)}, [_FITTED if fitted else _UNFITTED, ""]
     if given and not valid.all():
         lines += [f"{(~valid).sum():,} responses lack one of these confidences and have no part.", ""]
-    if cut is not None and cut.any() and not cut.all():
-        parts["those that ended"] = ~cut
+    if truncated is not None and truncated.any() and not truncated.all():
+        parts["those that ended"] = ~truncated
     for name, part in parts.items():
         kept = {title: other[part] for title, other in others.items()}
         whole, own = part.all() and valid.all(), (questions[part], confidence[part], correct[part])

@@ -46,7 +46,7 @@ class Scored:
     length: np.ndarray | None
     """float64 (n,), tokens of each response where `cocal score` wrote them (`confidence_response`), or else its
     characters; None if neither is known for every response that has a confidence."""
-    cut: np.ndarray | None
+    truncated: np.ndarray | None
     """bool (n,), whether it was cut, as `cocal score` wrote it; None unless known for every such response."""
     tokens: np.ndarray | None
     """float64 (n, 3), `TOKENS` as `cocal score` wrote them; None unless known for every such response."""
@@ -191,7 +191,7 @@ class _Response(Model):
     """What `cocal score` writes of a response beside its confidence."""
 
     tokens: Count | None = None
-    cut: bool | None = None
+    truncated: bool | None = None
     token_probability: float | None = None
     mean_logprob: float | None = None
     lowest_logprob: float | None = None
@@ -215,16 +215,16 @@ def _told(entry: Mapping[str, Any], fields: Fields, where: str, name: str) -> tu
 
 
 def _columns(beside: Sequence[tuple[str | None, _Response]], absent: np.ndarray) -> dict[str, np.ndarray | None]:
-    """The columns length, cut and tokens (see `Scored`), from each response's text and what `cocal score` wrote. A
-    column is None unless it is known wherever there is a confidence; rows that are `absent`, bool (n,), may hold NaN,
-    or False for cut."""
+    """The columns length, truncated and tokens (see `Scored`), from each response's text and what `cocal score` wrote.
+    A column is None unless it is known wherever there is a confidence; rows that are `absent`, bool (n,), may hold NaN,
+    or False for truncated."""
     texts = [[None if text is None else len(text)] for text, _ in beside]
-    told = [[getattr(response, name) for name in ("tokens", "cut", *TOKENS)] for _, response in beside]
+    told = [[getattr(response, name) for name in ("tokens", "truncated", *TOKENS)] for _, response in beside]
     table = np.concatenate([np.array(texts, dtype=np.float64), np.array(told, dtype=np.float64)], axis=1)
     known = [bool(np.isfinite(column[~absent]).all()) for column in table.T]
     length = next((table[:, place] for place in (1, 0) if known[place]), None)
-    cut = np.nan_to_num(table[:, 2]).astype(bool) if known[2] else None
-    return {"length": length, "cut": cut, "tokens": table[:, 3:] if all(known[3:]) else None}
+    truncated = np.nan_to_num(table[:, 2]).astype(bool) if known[2] else None
+    return {"length": length, "truncated": truncated, "tokens": table[:, 3:] if all(known[3:]) else None}
 
 
 def _named(numbers: list[int], titles: list, lines: list[str]) -> tuple[list[str], dict[str, int]]:

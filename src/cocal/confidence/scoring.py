@@ -135,7 +135,7 @@ def score_file(companion: Companion, policy: Policy, wanted: Wanted, checked: Ch
     chosen = {"target": wanted.target, "seed": wanted.seed, "every": wanted.every, "batch_tokens": wanted.batch_tokens}
     member = [str(value) for value in (wanted.target, wanted.seed) if value is not None]
     by = {wanted.name + BY: " ".join([wanted.by, *member])} if wanted.by else {}
-    origins, lengths, cut, known, asked, total = Counter(), [], [], True, companion.config.prompts, 0.0
+    origins, lengths, truncated, known, asked, total = Counter(), [], [], True, companion.config.prompts, 0.0
     limit, longer, tokenised = companion.config.max_response_length or np.inf, 0, 0
     lines = ((text, checked.fields.sample(entry, where)) for where, text, entry in entries(wanted.source))
     earlier = (entry[wanted.name] or 0.0 for _, _, entry in entries(path))
@@ -146,7 +146,7 @@ def score_file(companion: Companion, policy: Policy, wanted: Wanted, checked: Ch
             learnt = [prompt_digest(row.prompt) in asked if asked else None for row in rows]
             origins.update({LEARNT: sum(filter(None, learnt))} if any(learnt) else {})
             lengths.append(np.array([len(row.response) for row in rows], dtype=np.int32))
-            cut.append(np.array([row.truncated for row in rows], dtype=bool))
+            truncated.append(np.array([row.truncated for row in rows], dtype=bool))
             known = known and all(row.told for row in rows)
             tokenised += sum(not row.exact for row in rows)
             longer += sum(row.truncated and not row.told and len(row.response) > limit for row in rows)
@@ -170,7 +170,7 @@ def score_file(companion: Companion, policy: Policy, wanted: Wanted, checked: Ch
                 os.fsync(stream.fileno())
             progress.add(len(block), detail=f"mean confidence {total / sum(map(len, lengths)):.3f}" if rows else "")
     known = known or encoder.reading.max_response_length is not None
-    responses = ResponseStatistics.of(np.concatenate(lengths), np.concatenate(cut) if known else None)
+    responses = ResponseStatistics.of(np.concatenate(lengths), np.concatenate(truncated) if known else None)
     return Summary(origins, tokenised, responses, longer, total / (checked.rows - checked.unread.total()))
 
 
@@ -178,9 +178,9 @@ def _line(text: str, sample: Sample, scored: Iterator[tuple], wanted: Wanted, by
     """The text of a line with what is added to it, from the next of the scored responses if it has one."""
     if why := _without_response(sample):
         return extended(text, {wanted.name: None, wanted.name + REASON: why}).encode()
-    row, confidence, trajectory, known_prompt, numbers, cut = next(scored)
+    row, confidence, trajectory, known_prompt, numbers, truncated = next(scored)
     added = {wanted.name: confidence, IDS: "given" if row.exact else "tokenised", **by}
-    added[wanted.name + RESPONSE] = {"tokens": len(row.response), "cut": cut, **numbers}
+    added[wanted.name + RESPONSE] = {"tokens": len(row.response), "truncated": truncated, **numbers}
     added |= {} if known_prompt is False else {wanted.name + LEARNT_FROM: known_prompt}
     if wanted.every:
         values = {"every": wanted.every, "tokens": len(row.response), "values": trajectory.tolist()}

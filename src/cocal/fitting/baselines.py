@@ -33,14 +33,14 @@ def baselines_of(
     if rows["sample"].max() > 0:
         texts = tokenizer.batch_decode(rows["response_ids"].tolist(), skip_special_tokens=True)
         agreed = agreement([*zip(rows["step"], rows["group"], strict=True)], [*map(extract_answer, texts)])
-    cut = rows["truncated"].to_numpy() if experience.tells_cut else None
-    return baselines(rows["correct"].to_numpy(), fold, cut, rows["length"].to_numpy(), tokens, agreed)
+    truncated = rows["truncated"].to_numpy() if experience.tells_truncated else None
+    return baselines(rows["correct"].to_numpy(), fold, truncated, rows["length"].to_numpy(), tokens, agreed)
 
 
 def baselines(
     correct: np.ndarray,
     fold: np.ndarray,
-    cut: np.ndarray | None,
+    truncated: np.ndarray | None,
     length: np.ndarray,
     tokens: np.ndarray | None,
     agreed: np.ndarray | None,
@@ -49,13 +49,13 @@ def baselines(
 
     Args:
         correct, fold: bool and int64 (n,), the labels as they are learnt and measured, and the folds of the questions.
-        cut, length, agreed: bool, int64 and float64 (n,), whether each response was cut at the limit, its number of
-            tokens, and its `agreement`.
+        truncated, length, agreed: bool, int64 and float64 (n,), whether each response was cut at the limit, its number
+            of tokens, and its `agreement`.
         tokens: float (n, k), `token_inputs`, those of prefixes behind them, or the mean token probability alone.
-            None where this, `cut` or `agreed` is not known.
+            None where this, `truncated` or `agreed` is not known.
     """
-    flag = [] if cut is None else [cut]
-    columns = {} if cut is None or cut.all() or not cut.any() else {FLAG: []}
+    flag = [] if truncated is None else [truncated]
+    columns = {} if truncated is None or truncated.all() or not truncated.any() else {FLAG: []}
     columns[LENGTH] = [np.log(length)]
     if tokens is not None:
         columns[TOKENS] = [tokens[:, 0]]

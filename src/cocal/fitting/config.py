@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from transformers import PretrainedConfig
 
 Recipe = Literal["best", "paper"]
-Cut = Literal["as-labelled", "wrong", "leave-out"]
+Truncated = Literal["as-labelled", "wrong", "leave-out"]
 _UNLIKELY = (
     "most of these responses are less likely to the model than 95 % of those that the companion learnt from: are the "
     "prompts worded otherwise, or is the policy another? Confidences may be wrong here; measure them (cocal evaluate)"
@@ -109,7 +109,7 @@ class CompanionConfig(Reading):
     """Sentences about the rollouts, and about what was assumed of them."""
     recipe: Recipe = "paper"
     """How the members were chosen and fitted (`cocal.fitting.fit.fit`)."""
-    cut: Cut = "leave-out"
+    truncated: Truncated = "leave-out"
     """Whether responses that were cut at the limit kept the verifier's labels, counted as wrong, or were not learnt."""
     token_probability: bool = False
     """Whether the last `TOKEN_INPUTS` inputs say what the model gave the tokens."""
@@ -121,9 +121,9 @@ class CompanionConfig(Reading):
     """Quality on the last stage: the last tenth of the steps that have held-out questions."""
     held_out_all_steps: HeldOut | None = None
     """Quality on all steps; None if there is only the last stage."""
-    held_out_uncut: HeldOut | None = None
+    held_out_complete: HeldOut | None = None
     """Quality on the responses of all steps that ended; None where none were cut, or this is not known."""
-    held_out_cut: HeldOut | None = None
+    held_out_truncated: HeldOut | None = None
     """Quality on those that were cut."""
     trajectory: tuple[Part, ...] = ()
     """Quality while responses of all steps grow; empty if prefixes were not learnt from."""
@@ -255,7 +255,7 @@ class CompanionConfig(Reading):
         """Sentences that compare the companion with the others and with a constant, beyond chance."""
         last = self.held_out if self.held_out_all_steps else None
         parts = {"the last stage": last} if last and last.has_interval else {}
-        parts |= {"all of these": self.held_out_all_steps or self.held_out, "those that ended": self.held_out_uncut}
+        parts |= {"all of these": self.held_out_all_steps or self.held_out, "those that ended": self.held_out_complete}
         known = {name: held for name, held in parts.items() if held}
         said = [f"* On {name} {standing}." for name, held in known.items() if (standing := held.standing())]
         if all(held.questions < LEAST_COMPARED for held in known.values()):
@@ -284,8 +284,8 @@ class CompanionConfig(Reading):
             license_name=None if self.license else "unknown",
         )
         sections: dict[str, HeldOut | None] = {**self._stages()}
-        sections |= {"Responses that ended, of all steps": self.held_out_uncut}
-        sections |= {"Responses that were cut, of all steps": self.held_out_cut}
+        sections |= {"Responses that ended, of all steps": self.held_out_complete}
+        sections |= {"Responses that were cut, of all steps": self.held_out_truncated}
         values = {"sections": sections, "judged": self._judged() if self.held_out else ()}
         values |= {"parts": table_of_parts(self.trajectory), "held_out": self.held_out}
         text = files("cocal.fitting").joinpath("card.md").read_text(encoding="utf-8")

@@ -23,7 +23,7 @@ from cocal.features.extract import TOKEN_INPUTS, pooled_states, states_and_token
 from cocal.features.forward import RESPONSE_POOLINGS, Prefixes
 from cocal.features.store import FeatureReader, NumberFormat, create_features, decoded, open_features
 from cocal.fitting.baselines import baselines_of
-from cocal.fitting.config import BaseModelInfo, CompanionConfig, Cut, Recipe, prompt_digests
+from cocal.fitting.config import BaseModelInfo, CompanionConfig, Recipe, Truncated, prompt_digests
 from cocal.fitting.prefixes import Rows, drawn, names, quality_of_parts
 from cocal.fitting.quality import measured_fields
 from cocal.fitting.recipes import Selection, best, folds_of, spec_of, work
@@ -50,7 +50,7 @@ def fit(
     rollouts: Rollouts,
     *,
     recipe: Recipe | None = None,
-    cut: Cut | None = None,
+    truncated: Truncated | None = None,
     token_probability: bool | None = None,
     prefixes: int | None = None,
     settings: CompanionSettings | None = None,
@@ -73,8 +73,8 @@ def fit(
         model, tokenizer, rollouts: See `cocal.Companion.fit`; the model is in evaluation mode.
         recipe: "best" compares a linear probe and MLPs on standardised states by cross-validation over questions
             (`cocal.fitting.recipes`), "paper" fits the paper's MLP; by default paper where settings are given.
-        cut: Whether responses that were cut at the limit keep the verifier's labels, count as wrong, or are left out of
-            what is learnt; by default "as-labelled" for the recipe best and "leave-out" for the paper's.
+        truncated: Whether responses that were cut at the limit keep the verifier's labels, count as wrong, or are not
+            learnt; by default "as-labelled" for the recipe best and "leave-out" for the paper's.
         token_probability: Whether the companion also reads what the model gave the tokens (`TOKEN_INPUTS` numbers from
             the same passes); by default the recipe best tries both, unless `states` are given.
         prefixes: Number of tokens after each of which the recipe best learns from a growing response, too, with the
@@ -101,7 +101,7 @@ def fit(
         ContractError: if the rollouts are not usable; the message names file, row and remedy.
     """
     recipe = recipe or ("best" if settings is None else "paper")
-    cut = cut or ("as-labelled" if recipe == "best" else "leave-out")
+    truncated = truncated or ("as-labelled" if recipe == "best" else "leave-out")
     # the paper's main variant; group supervision is asked for by name
     settings, reading = settings or CompanionSettings(targets=("binary",)), reading or Reading()
     _check_wishes(recipe, settings, bool(token_probability or prefixes), given=states is not None)
@@ -110,9 +110,9 @@ def fit(
         reading = reading.model_copy(update={"template": ""})
     encoder = Encoder(policy, reading)
     encoder.check_wishes()
-    experience = _counted(read(rollouts, encoder), cut)
+    experience = _counted(read(rollouts, encoder), truncated)
     rows = experience.rows
-    learnt = rows if cut == "leave-out" else rows.assign(truncated=False)
+    learnt = rows if truncated == "leave-out" else rows.assign(truncated=False)
     texts = list(dict.fromkeys(rows["question"])) if questions is None else list(questions)
     if recipe == "best":
         held_out, fold = np.ones(len(rows), dtype=bool), folds_of(rows["question"], settings.split_seed)
@@ -138,7 +138,13 @@ def fit(
         baselines = baselines_of(experience, fold, tokens, policy.tokenizer)
         facts: dict[str, Any] = {
             **reading.model_dump() | {"raw": reading.raw or experience.raw},
-            **{"states": number_format, "license": license, "recipe": recipe, "cut": cut, "prefixes": prefixes or None},
+            **{
+                "states": number_format,
+                "license": license,
+                "recipe": recipe,
+                "truncated": truncated,
+                "prefixes": prefixes or None,
+            },
             "base_model": base.model_copy(update={"sample": sample_digest(model)}),
             "notes": (*experience.notes, *_doubts(tokens, base, int(rows["step"].max()) * experience.has_steps)),
             "unlikely": _unlikely(tokens),
@@ -168,13 +174,17 @@ def fit(
     return *described(chosen), chosen.alone and described(chosen.alone)
 
 
-def _counted(experience: Experience, cut: Cut) -> Experience:
+def _counted(experience: Experience, truncated: Truncated) -> Experience:
     """The rollouts with the labels that are learnt and measured: the verifier's, or wrong for cut ones."""
     rows = experience.rows
     if count := int((right := rows["truncated"] & rows["correct"]).sum()):
-        kept = "count as wrong (--cut wrong)" if cut == "wrong" else "keep this label (--cut wrong changes it)"
+        kept = (
+            "count as wrong (--truncated wrong)"
+            if truncated == "wrong"
+            else "keep this label (--truncated wrong changes it)"
+        )
         note = f"{count:,} responses that were cut at the limit are labelled correct, and {kept}"
-        rows = rows.assign(correct=rows["correct"] & ~right) if cut == "wrong" else rows
+        rows = rows.assign(correct=rows["correct"] & ~right) if truncated == "wrong" else rows
         experience = replace(experience, rows=rows, notes=(*experience.notes, note))
     for said in experience.notes:
         (logging.warning if said in experience.doubts else logging.info)(said)

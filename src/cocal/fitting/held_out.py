@@ -49,7 +49,7 @@ class HeldOut(Model):
     questions: Count
     chose: bool = True
     """Whether these questions chose the best pass of the paper's recipe."""
-    cut: Share | None = None
+    truncated: Share | None = None
     """Share of responses that were cut at the length limit; None where the rollouts do not say."""
     seeds: tuple[int, ...] = ()
     """The seeds whose mean confidence was measured."""
@@ -114,7 +114,7 @@ class HeldOut(Model):
     @property
     def _basis(self) -> str:
         """The responses, the questions, the shares that were cut and right, and the steps, in words."""
-        cut = "" if self.cut is None else f" ({_percent(self.cut)} of them cut at the limit)"
+        truncated = "" if self.truncated is None else f" ({_percent(self.truncated)} of them cut at the limit)"
         counts = {"response": self.responses, "held-out question": self.questions}
         responses, questions = (f"{count:,} {what}{'s' * (count != 1)}" for what, count in counts.items())
         first, last = self.steps or (None, None)
@@ -123,7 +123,7 @@ class HeldOut(Model):
         if right := self._named.get("accuracy"):
             lower, value, upper = (_text("accuracy", number) for number in (right.lower, right.value, right.upper))
             share = f"; {value} % are right{f' ({lower} to {upper})' if right.lower is not None else ''}"
-        return f"{responses}{cut} to {questions}{when if self.steps else ''}{share}"
+        return f"{responses}{truncated} to {questions}{when if self.steps else ''}{share}"
 
     @property
     def has_interval(self) -> bool:
@@ -173,14 +173,20 @@ class ResponseStatistics(Model):
     responses: Count
     lengths: tuple[float, float, float]
     """Quartiles of the number of tokens, the end token included."""
-    cut: Share | None
+    truncated: Share | None
     """Share of responses that were cut at the length limit; None where this is not known of all."""
 
     @classmethod
-    def of(cls, lengths: Sequence[int] | np.ndarray, cut: Sequence[bool] | np.ndarray | None) -> "ResponseStatistics":
+    def of(
+        cls, lengths: Sequence[int] | np.ndarray, truncated: Sequence[bool] | np.ndarray | None
+    ) -> "ResponseStatistics":
         """The statistics of responses with these lengths."""
         quartiles = tuple(np.quantile(lengths, (0.25, 0.5, 0.75)).tolist())
-        return cls(responses=len(lengths), lengths=quartiles, cut=None if cut is None else float(np.mean(cut)))
+        return cls(
+            responses=len(lengths),
+            lengths=quartiles,
+            truncated=None if truncated is None else float(np.mean(truncated)),
+        )
 
     def difference(self, others: "ResponseStatistics") -> str | None:
         """How other responses differ from these, in one sentence; None if they do not, or are too few to tell: their
@@ -193,11 +199,13 @@ class ResponseStatistics(Model):
                 f"a median length of {others.lengths[1]:,.0f} tokens instead of {median:,.0f} (half of those have "
                 f"{lower:,.0f} to {upper:,.0f})"
             )
-        if self.cut is not None and others.cut is not None:
-            error = (self.cut * (1 - self.cut) / others.responses) ** 0.5
-            if abs(others.cut - self.cut) > _CUT + 2 * error:
-                said.append(f"{_percent(others.cut)} of them cut at the limit instead of {_percent(self.cut)}")
-        if self.cut is not None and others.cut is None:
+        if self.truncated is not None and others.truncated is not None:
+            error = (self.truncated * (1 - self.truncated) / others.responses) ** 0.5
+            if abs(others.truncated - self.truncated) > _CUT + 2 * error:
+                said.append(
+                    f"{_percent(others.truncated)} of them cut at the limit instead of {_percent(self.truncated)}"
+                )
+        if self.truncated is not None and others.truncated is None:
             said.append(
                 "nothing that says which were cut at the limit, as those did, so that all count as whole (give "
                 "--max-response-length)"

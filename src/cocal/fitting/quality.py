@@ -137,7 +137,7 @@ def measured_fields(
     """The fields of `CompanionConfig` that tell the quality of a confidence, float64 (n,), and of others by name,
     on the responses to held-out questions, bool (n,), truncated ones included."""
     settings, rows = config.spec.settings, experience.rows
-    last, cut = last_stage(experience, held_out), rows["truncated"].to_numpy()
+    last, truncated = last_stage(experience, held_out), rows["truncated"].to_numpy()
 
     def quality(chosen: np.ndarray) -> HeldOut:
         held = rows[chosen]
@@ -147,16 +147,16 @@ def measured_fields(
             held["correct"].to_numpy(),
             {name: other[chosen] for name, other in others.items()},
             steps=(int(held["step"].min()), int(held["step"].max())) if experience.has_steps else None,
-            cut=float(held["truncated"].mean()) if experience.tells_cut else None,
+            truncated=float(held["truncated"].mean()) if experience.tells_truncated else None,
             seeds=settings.seeds,
             target=config.spec.usual_target,
         )
 
-    stage, apart = rows[last], experience.tells_cut and 0 < cut[held_out].mean() < 1
+    stage, apart = rows[last], experience.tells_truncated and 0 < truncated[held_out].mean() < 1
     return {
         "held_out": quality(held_out & last),
         "held_out_all_steps": None if last[held_out].all() else quality(held_out),
-        "held_out_uncut": quality(held_out & ~cut) if apart else None,
-        "held_out_cut": quality(held_out & cut) if apart else None,
-        "rollouts": ResponseStatistics.of(stage["length"], stage["truncated"] if experience.tells_cut else None),
+        "held_out_complete": quality(held_out & ~truncated) if apart else None,
+        "held_out_truncated": quality(held_out & truncated) if apart else None,
+        "rollouts": ResponseStatistics.of(stage["length"], stage["truncated"] if experience.tells_truncated else None),
     }

@@ -170,7 +170,7 @@ class Encoder:
     def _one(self, sample: Sample, ids: np.ndarray) -> Encoded:
         prompt, origin = self._prompt(sample)
         given, ended, truncated = sample.response_ids is not None, int(ids[-1]) in self._ends, sample.truncated
-        told = sample.tells_cut or self._texts_end
+        told = sample.tells_truncated or self._texts_end
         if truncated is None:
             limit = self.reading.max_response_length
             truncated = not ended and (told if limit is None else len(ids) >= limit)

@@ -29,7 +29,7 @@ class Experience:
     """Whether the rollouts were given in this order."""
     has_steps: bool = True
     """Whether the rollouts name their steps; otherwise all are of step 1, in the order of training."""
-    tells_cut: bool = True
+    tells_truncated: bool = True
     """Whether it is known of every response if it was cut at the length limit."""
     raw: bool = False
     """Whether all prompts are texts that the policy saw as they are, without a chat template."""
@@ -54,7 +54,7 @@ def experience_of(samples: Iterator[Sample], encoder: Encoder, notes: Counter | 
             origins[encoded.origin, encoded.exact] += 1
             row = {name: getattr(sample, name) for name in ("where", "file", "step", "question_id", "group", "label")}
             row |= {"prompt_ids": encoded.prompt, "response_ids": encoded.response, "truncated": encoded.truncated}
-            row |= {"question": sample.asked, "tells_cut": encoded.told}
+            row |= {"question": sample.asked, "tells_truncated": encoded.told}
             gathered.append(row)
     if not gathered:
         raise ContractError("there are no rollouts to learn from; give files with responses in them")
@@ -81,9 +81,9 @@ def experience_of(samples: Iterator[Sample], encoder: Encoder, notes: Counter | 
     said.append(cuts)
     said.append(_sizes(groups.size()))
     said += repeated
-    learnt = rows.drop(columns=["where", "file", "tells_cut", "label"])
+    learnt = rows.drop(columns=["where", "file", "tells_truncated", "label"])
     raw = {origin for origin, _ in origins} == {"text"}
-    told = limit is not None or bool(rows["tells_cut"].all())
+    told = limit is not None or bool(rows["tells_truncated"].all())
     return Experience(learnt, (*notes, *said), as_given, has_steps, told, raw, (cuts,) * asks)
 
 
@@ -97,16 +97,16 @@ def _copies(rows: pd.DataFrame) -> list[str]:
 def _limits(rows: pd.DataFrame, limit: int | None) -> tuple[str, bool]:
     """A sentence about which responses count as cut, and whether it asks for something. A ContractError refuses a limit
     that most of these exceed."""
-    unknown, cut = ~rows["tells_cut"], rows["truncated"]
+    unknown, truncated = ~rows["tells_truncated"], rows["truncated"]
     if not unknown.any():
         said = "all responses count as cut, though they have different lengths: where their ids lack the end token, "
         said += "give `truncated` or a finish_reason, or --max-response-length"
-        if cut.all() and rows["length"].nunique() > 1:
+        if truncated.all() and rows["length"].nunique() > 1:
             return said, True
-        return f"{cut.sum():,} of {len(rows):,} responses were cut at the limit", False
-    lengths = (rows["length"] - ~cut)[unknown]  # without the end token that a whole text was given
-    count, longest, most = (unknown & cut).sum(), lengths.max(), np.inf if limit is None else limit
-    if 2 * (over := (cut[unknown] & (lengths > most)).sum()) > count:
+        return f"{truncated.sum():,} of {len(rows):,} responses were cut at the limit", False
+    lengths = (rows["length"] - ~truncated)[unknown]  # without the end token that a whole text was given
+    count, longest, most = (unknown & truncated).sum(), lengths.max(), np.inf if limit is None else limit
+    if 2 * (over := (truncated[unknown] & (lengths > most)).sum()) > count:
         raise ContractError(
             f"{rows['where'].iloc[0]}: {over:,} of {count:,} responses that would count as cut are longer than "
             f"--max-response-length {limit:,} (up to {longest:,}); give the limit with which they were sampled (verl's "

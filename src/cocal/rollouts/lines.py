@@ -11,7 +11,7 @@ from typing import Any
 from cocal.errors import ConfigError, ContractError
 from cocal.rollouts import exclusions
 from cocal.rollouts.format import Reading
-from cocal.rollouts.sample import COMPLETE, CUT, Sample
+from cocal.rollouts.sample import COMPLETE, TRUNCATED, Sample
 from cocal.rollouts.unread import ENDED
 from cocal.rollouts.values import TALKERS, verdict_of
 from cocal.store.rows import entries, listed, with_fields
@@ -142,7 +142,7 @@ class Fields:
             if (fields := [name for name in self.names.get(meaning, ()) if _given(entry.get(name), meaning)])
         }
         stop = entry.get("stop_reason") if names.get("stop") == "stop_reason" else None
-        told = isinstance(stop, str) and stop.strip().lower() in (*COMPLETE, *CUT)
+        told = isinstance(stop, str) and stop.strip().lower() in (*COMPLETE, *TRUNCATED)
         if told or names.get("stop") == names.get("finish_reason"):  # `stop_reason` is the reason of the end
             names.pop("stop", None)
         if names.get("finish_reason") == "stop_type":  # llama.cpp, which calls truncated what its context cuts

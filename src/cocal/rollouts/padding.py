@@ -30,9 +30,9 @@ class Padding:
             ids = ids[:-run]
         return self._whole(ids, where, "prompt")
 
-    def response(self, ids: np.ndarray, cut: bool | None, where: str) -> np.ndarray:
+    def response(self, ids: np.ndarray, truncated: bool | None, where: str) -> np.ndarray:
         """A response without padding, int (n,), and without what a template writes after its end. If the response was
-        `cut` at the limit, end tokens may be its padding. Raises a ContractError if there is padding within it."""
+        `truncated`, end tokens may be its padding. Raises a ContractError if there is padding within it."""
         run = _run(ids)
         if run < len(ids) and (int(ids[0]) in self._pads or (run > 1 and int(ids[0]) in self._ends)):
             ids = ids[run:]
@@ -41,7 +41,7 @@ class Padding:
         tail = int(words[-1]) + 1 if len(words) else 0
         ended = tail + np.flatnonzero(np.isin(ids[tail:], self._end))
         if len(ended):
-            padded = cut and 0 < tail < len(ids) - 1 and _run(ids[tail:]) == len(ids) - tail
+            padded = truncated and 0 < tail < len(ids) - 1 and _run(ids[tail:]) == len(ids) - tail
             ids = ids[: ended[0] + (not padded)]
         elif run < len(ids) and (int(ids[-1]) in self._pads or (run > 1 and before in self._ends)):
             ids = ids[:-run]

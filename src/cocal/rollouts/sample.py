@@ -16,7 +16,7 @@ COMPLETE = (
     *("complete", "completed", "finished"),
 )
 """Finish reasons of a response that the policy ended itself."""
-CUT = (
+TRUNCATED = (
     *("length", "max_length", "max_tokens", "max_new_tokens", "max_output_tokens", "model_length"),
     *("limit", "truncated"),
 )
@@ -109,7 +109,7 @@ class Sample(BaseModel):
             return cls(where=where, left_out=why)
         with reading(where, names):
             sample = cls(where=where, **given)._as_its_mask_says()
-        if sample.truncated is not None and sample.finish_reason in (COMPLETE if sample.truncated else CUT):
+        if sample.truncated is not None and sample.finish_reason in (COMPLETE if sample.truncated else TRUNCATED):
             doubt = f"truncated={sample.truncated} contradicts finish_reason={sample.finish_reason!r}, and is read"
             return sample.model_copy(update={"doubt": doubt})
         return sample
@@ -146,12 +146,12 @@ class Sample(BaseModel):
     @classmethod
     def _if_it_is_no_answer_of_the_policy(cls, value: str | None, info: ValidationInfo) -> str | None:
         reason, text = info.data.get("finish_reason"), info.data.get("response")
-        if reason not in (None, *COMPLETE, *CUT):
+        if reason not in (None, *COMPLETE, *TRUNCATED):
             return f"{ENDED} {reason!r}"
         return (other_words(text, info.data["raw"]) if text else None) or value
 
     @property
-    def tells_cut(self) -> bool:
+    def tells_truncated(self) -> bool:
         """True if it says whether it was cut at the length limit: in a field, or by the end token of its ids."""
         return self.truncated is not None or self.response_ids is not None
 

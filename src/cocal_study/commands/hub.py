@@ -121,11 +121,11 @@ def _quality(
     probability and self-consistency; the last two may be of other responses."""
     confidence, correct = answered["confidence"].to_numpy(np.float64), answered["correct"].to_numpy(bool)
     questions = answered["dataset"] + "/" + answered["question_id"]
-    cut = answered["truncated"].to_numpy(bool)
+    truncated = answered["truncated"].to_numpy(bool)
     tokens, agreed = (
         values.fillna(0.0).to_numpy(np.float64) if len(values) == len(correct) else None for values in confidences
     )
     tokens = None if tokens is None else tokens[:, None]
-    beside = baselines(correct, folds_of(questions, 42), cut, lengths.to_numpy(), tokens, agreed)
-    facts = {"chose": False, "cut": float(cut.mean()), "seeds": seeds, "target": target}
+    beside = baselines(correct, folds_of(questions, 42), truncated, lengths.to_numpy(), tokens, agreed)
+    facts = {"chose": False, "truncated": float(truncated.mean()), "seeds": seeds, "target": target}
     return quality_of(questions, confidence, correct, beside, **facts)

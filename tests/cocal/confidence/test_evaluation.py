@@ -89,7 +89,7 @@ def test_a_report_shows_what_others_reach_by_the_same_labels(tmp_path, capsys, r
         for row, one, size in zip(rows, answers, length.tolist(), strict=True)
     ]
     scored = [
-        row | {"confidence_response": {"tokens": size, "cut": bool(c), **dict(zip(TOKENS, one, strict=True))}}
+        row | {"confidence_response": {"tokens": size, "truncated": bool(c), **dict(zip(TOKENS, one, strict=True))}}
         for row, size, c, one in zip(texts, length.tolist(), cut, tokens.tolist(), strict=True)
     ]
     card = {one.metric: one.value for one in Companion.from_pretrained(own.companion).config.held_out.metrics}

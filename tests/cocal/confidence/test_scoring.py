@@ -142,7 +142,7 @@ def test_what_the_card_does_not_say_is_warned_of(tmp_path, own, source, score, d
     for told, constant in ((False, 1.0), (True, 0.0)):  # Brier scores, of which the companion's is never the best
         parts = {"held_out": held.model_copy(update={"constant": constant}), "held_out_all_steps": None}
         parts |= {"asked": ""} if told else {}
-        companion.config = config.model_copy(update={**parts, "held_out_uncut": None})
+        companion.config = config.model_copy(update={**parts, "held_out_complete": None})
         companion.save_pretrained(tmp_path / f"{told}")
         caplog.clear()
         assert score(source, companion=tmp_path / f"{told}") == 0
@@ -213,7 +213,7 @@ def test_a_field_that_the_first_rows_lack_is_read(tmp_path, score, source):
     rows = read_lines(source)
     given = lines(tmp_path / "in.jsonl", rows[0], *(row | {"truncated": k == 2} for k, row in enumerate(rows[1:9], 1)))
     assert score(given) == 0
-    cut = [row["confidence_response"]["cut"] for row in read_lines(tmp_path / "scored.jsonl")]
+    cut = [row["confidence_response"]["truncated"] for row in read_lines(tmp_path / "scored.jsonl")]
     assert cut[1:4] == [False, True, False]
 
 

@@ -24,7 +24,7 @@ def rollouts(table):
 @pytest.mark.parametrize(("recipe", "cut"), [("best", "as-labelled"), ("best", "wrong"), ("paper", "leave-out")])
 def test_the_prose_of_a_card_prints_the_cells_that_its_words_name(micro_policy, rollouts, recipe, cut):
     found = Companion.fit(
-        *micro_policy, rollouts, recipe=recipe, cut=cut, settings=SETTINGS, base_model="/me/run/step-7"
+        *micro_policy, rollouts, recipe=recipe, truncated=cut, settings=SETTINGS, base_model="/me/run/step-7"
     )
     config, card = found.config, found.config.card()
     truncated, correct = rollouts["truncated"].to_numpy(), rollouts["correct"].to_numpy()
@@ -62,9 +62,18 @@ def test_the_prose_of_a_card_prints_the_cells_that_its_words_name(micro_policy, 
     if recipe == "best":
         whole = config.held_out_all_steps
         assert whole.responses == len(rollouts)
-        assert config.held_out_uncut.responses == (~truncated).sum() != truncated.sum() == config.held_out_cut.responses
-        assert (config.held_out_uncut.cut, config.held_out_cut.cut) == (0, 1)
-        accuracy = {"held_out_all_steps": label, "held_out_uncut": label[~truncated], "held_out_cut": label[truncated]}
+        assert (
+            config.held_out_complete.responses
+            == (~truncated).sum()
+            != truncated.sum()
+            == config.held_out_truncated.responses
+        )
+        assert (config.held_out_complete.truncated, config.held_out_truncated.truncated) == (0, 1)
+        accuracy = {
+            "held_out_all_steps": label,
+            "held_out_complete": label[~truncated],
+            "held_out_truncated": label[truncated],
+        }
         for name, labels in accuracy.items():
             value = next(one.value for one in getattr(config, name).metrics if one.metric == "accuracy")
             assert value == pytest.approx(labels.mean())

@@ -67,7 +67,7 @@ def test_the_card_states_the_last_stage_first_and_all_steps_below(companion, mic
     for name, one in given.items():
         quality = one.config.card().partition("\n### ")[2].partition("\n## ")[0]
         shown = [line for line in quality.splitlines() if name == "steps" or line[:1] not in ("", "|")]
-        said += [f"{name}: {one.about.rollouts}", *one.config.summary().splitlines(), *shown]
+        said += [f"{name}: {one.config.rollouts}", *one.config.summary().splitlines(), *shown]
     assert_golden(Path(__file__).with_name("cards.txt"), said)
 
 
@@ -78,7 +78,7 @@ def test_the_hub_reads_the_licence_of_the_card(companion):
     assert "Its licence is apache-2.0." in config.card()
 
 
-FACTS = ResponseStatistics(responses=500, lengths=(210.0, 311.0, 402.0), cut=0.03)
+FACTS = ResponseStatistics(responses=500, lengths=(210.0, 311.0, 402.0), truncated=0.03)
 
 
 @pytest.mark.parametrize(

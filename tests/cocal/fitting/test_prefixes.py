@@ -130,7 +130,7 @@ def test_prefixes_are_learnt_with_label_and_question_of_the_whole_response(own, 
     sets, real = [], recipes.choose
     monkeypatch.setattr(recipes, "choose", lambda one, *how: sets.append(one) or real(one, *how))
     settings = CompanionSettings(targets=("binary",), seeds=(42,), widths=(4,), dropout=(0.0,), passes=1)
-    Companion.fit(*micro_policy, mine, recipe="best", cut="leave-out", prefixes=EVERY, settings=settings)
+    Companion.fit(*micro_policy, mine, recipe="best", truncated="leave-out", prefixes=EVERY, settings=settings)
     rows, (data,) = own.rollouts, sets
     each = Rows.of(rows["length"], drawn(rows["length"], EVERY, 32))
     whole, correct, cut = each.prefix == 0, rows["correct"].to_numpy(), rows["truncated"].to_numpy()

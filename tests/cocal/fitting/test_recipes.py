@@ -199,14 +199,14 @@ def test_what_is_better_and_a_companion_like_a_constant_are_told(both, caplog):
         one.metrics[0] = metrics[0].model_copy(update={"upper": upper})
         for beside, standing in ((others, [told]), ({GROUP: others[GROUP]}, [best]), ({}, [])):
             held = one.model_copy(update={"others": beside})
-            parts = {"held_out": held, "held_out_all_steps": None, "held_out_uncut": None}
+            parts = {"held_out": held, "held_out_all_steps": None, "held_out_complete": None}
             assert config.model_copy(update=parts)._judged() == [*standing, *[alike] * said]
             caplog.clear()
             config.model_copy(update=parts).warn_of_constant()
             assert (alike[2:] in caplog.text) == said
     few = config.model_copy(update=parts | {"held_out": held.model_copy(update={"questions": LEAST_COMPARED - 1})})
     assert few._judged()[0] == "* So few questions do not tell which of these is better."
-    last = config.model_copy(update={"held_out": one.model_copy(update={"others": others}), "held_out_uncut": None})
+    last = config.model_copy(update={"held_out": one.model_copy(update={"others": others}), "held_out_complete": None})
     assert last._judged()[0] == told.replace("all of these", "the last stage")
 
 
@@ -279,7 +279,7 @@ def test_cut_responses_keep_their_labels_or_count_as_wrong_or_are_left_out(micro
     settings = CompanionSettings(targets=("binary",), widths=(8,), dropout=(), passes=2, seeds=(42,))
     for name, labels in shares.items():
         for recipe in ("best", "paper"):
-            config = Companion.fit(*micro_policy, table, recipe=recipe, cut=name, settings=settings).config
+            config = Companion.fit(*micro_policy, table, recipe=recipe, truncated=name, settings=settings).config
             assert config.spec.training_responses + config.spec.validation_responses == len(labels)
             if recipe == "best":
                 measured = correct & ~cut if name == "wrong" else correct
@@ -287,7 +287,7 @@ def test_cut_responses_keep_their_labels_or_count_as_wrong_or_are_left_out(micro
                 shown = {one.metric: one.value for one in config.held_out_all_steps.metrics}
                 assert shown["accuracy"] == pytest.approx(measured.mean())
     assert len({labels.mean() for labels in shares.values()}) == 3
-    assert Companion.fit(*micro_policy, table, recipe="best", settings=settings).config.cut == "as-labelled"
+    assert Companion.fit(*micro_policy, table, recipe="best", settings=settings).config.truncated == "as-labelled"
 
 
 def test_wishes_that_do_not_go_together_are_refused(micro_policy, own, mine):

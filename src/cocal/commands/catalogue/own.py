@@ -129,7 +129,7 @@ _FIT = (
     ),
     flag(
         "--max-response-length TOKENS",
-        "responses of so many tokens count as cut (see --cut), where the rollouts do not say which were cut",
+        "responses of so many tokens count as cut (see --truncated), where the rollouts do not say which were cut",
         type=flags.COUNT,
     ),
     flag(
@@ -162,7 +162,7 @@ _FIT = (
         choices=["best", "paper"],
     ),
     flag(
-        "--cut",
+        "--truncated",
         "responses that were cut at the limit keep the verifier's labels, count as wrong, or are not learnt, as in the "
         "paper (default: as-labelled with the recipe best, leave-out with the paper's)",
         choices=["as-labelled", "wrong", "leave-out"],
