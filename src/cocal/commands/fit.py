@@ -52,8 +52,8 @@ def run_fit(options: argparse.Namespace) -> None:
     wishes |= {"recipe": recipe, "settings": settings, "reading": reading, "number_format": options.states}
     if options.beside is not None:
         wishes["token_probability"] = options.beside == "token-probability"
-    places = {"batch_tokens": batch_tokens, "base_model": checkpoint.facts, "run": run_folder.path}
-    companion = Companion.fit(policy.model, policy.tokenizer, rollouts, **wishes, **places)
+    work = {"batch_tokens": batch_tokens, "base_model": checkpoint.info, "run": run_folder.path}
+    companion = Companion.fit(policy.model, policy.tokenizer, rollouts, **wishes, **work)
     companion.save_pretrained(options.output)
     if options.keep_states:
         _keep(run_folder, options.output / STATES)

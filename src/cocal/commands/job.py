@@ -28,7 +28,7 @@ def claim(
     checkpoint = Checkpoint.find(options.model, options.revision, options.adapter)
     if config is not None:
         config.check_model(checkpoint.architecture)
-        config.warn_of_other(checkpoint.facts)
+        config.warn_of_other(checkpoint.info)
     # another processor of a cluster may choose another format
     precision = checkpoint.usual_precision() if options.precision == "auto" else options.precision
     depends_on |= {"inputs": file_states(inputs), "model": checkpoint.identity(), "precision": precision}

@@ -19,7 +19,7 @@ def run_serve(options: argparse.Namespace) -> None:
     served.of(config)
     checkpoint = Checkpoint.find(options.model, options.revision)
     config.check_model(checkpoint.architecture)
-    config.warn_of_other(checkpoint.facts)
+    config.warn_of_other(checkpoint.info)
     config.warn_of_constant()
     check_vllm()
     print(f"Companion {options.companion} of {checkpoint.name}\n\n{config.summary()}", flush=True)

@@ -68,15 +68,15 @@ def paper_style() -> Iterator[None]:
         yield
 
 
-def save_figure(figure: Figure, path: Path, facts: Mapping[str, str], parents: str = "{}") -> None:
+def save_figure(figure: Figure, path: Path, metadata: Mapping[str, str], parents: str = "{}") -> None:
     """Write a figure as vector PDF and, beside it, as PNG. Neither carries a date or a version.
 
     Args:
         path: The .pdf file.
-        facts: Facts about the figure's origin, for the metadata of the files.
+        metadata: Facts about the figure's origin, for the metadata of the files.
         parents: The files that it shows, with their digests, as JSON for the metadata of the PNG.
     """
-    subject = "; ".join(f"{key}: {value}" for key, value in facts.items())
+    subject = "; ".join(f"{key}: {value}" for key, value in metadata.items())
     undated = {"CreationDate": None, "Creator": "CoCal", "Producer": None, "Subject": subject}
     with atomic_path(path) as partial:
         figure.savefig(partial, format="pdf", metadata=undated)

@@ -194,7 +194,7 @@ class CompanionConfig(Reading):
         """Log a warning if a model is of another checkpoint of its training, commit or adapter than the companion's."""
         base, step = self.base_model, self.base_model.step or (self.spec.steps if self.has_steps else None)
         if base.adapter != model.adapter:
-            ours, theirs = ("with an adapter" if facts.adapter else "without one" for facts in (base, model))
+            ours, theirs = ("with an adapter" if info.adapter else "without one" for info in (base, model))
             logging.warning(
                 "%s: the companion was fitted for the states of %s %s, and these are %s%s; give what it was fitted for "
                 "(--adapter), unless that is merged into this model",

@@ -136,7 +136,7 @@ def fit(
             policy, rows, at_layer, number_format, batch_tokens, path, states, recipe == "best", grown, progress
         )
         baselines = baselines_of(experience, fold, tokens, policy.tokenizer)
-        facts: dict[str, Any] = {
+        stated: dict[str, Any] = {
             **reading.model_dump() | {"raw": reading.raw or experience.raw},
             **{
                 "states": number_format,
@@ -153,7 +153,7 @@ def fit(
         if recipe == "paper":
             last = int(rows["step"].max())
             ((companions, _),) = fit_companions(settings, store, learnt, texts, [Prefix(last, last)])
-            config, confidence = CompanionConfig(spec=companions.spec, **facts), np.full(len(rows), np.nan)
+            config, confidence = CompanionConfig(spec=companions.spec, **stated), np.full(len(rows), np.nan)
             inputs = decoded(store.take(np.flatnonzero(held_out), at_layer, RESPONSE_POOLINGS), store.dtype)
             confidence[held_out] = companions.to(best_device()).predict(inputs)[companions.spec.chosen()].mean(axis=0)
             quality = measured_fields(config, experience, held_out, confidence, baselines)
@@ -166,7 +166,7 @@ def fit(
         spec = spec_of(selection, learnt, at_layer)
         parts = quality_of_parts(each, rows, selection.out_of_fold, tokens, prefixes) if prefixes else ()
         config = CompanionConfig(
-            spec=spec, token_probability=spec.inputs > width, tried=selection.tried, trajectory=parts, **facts
+            spec=spec, token_probability=spec.inputs > width, tried=selection.tried, trajectory=parts, **stated
         )
         quality = measured_fields(config, experience, held_out, each.by_response(selection.out_of_fold), baselines)
         return Companions(spec, selection.model), config.model_copy(update=quality)

@@ -64,10 +64,10 @@ class HeldOut(Model):
     interval of their Brier score less the companion's (`lower`, `upper`), if there are questions enough."""
 
     @classmethod
-    def of(cls, measured: "pd.DataFrame", **facts: Any) -> "HeldOut":
+    def of(cls, measured: "pd.DataFrame", **stated: Any) -> "HeldOut":
         """Metrics from `cocal.fitting.quality.measured`."""
         rows = measured.astype(object).where(measured.notna(), None).to_dict("records")
-        return cls(metrics=tuple(Metric(**row) for row in rows), **facts)
+        return cls(metrics=tuple(Metric(**row) for row in rows), **stated)
 
     def table(self, more: Mapping[str, "HeldOut | None"] = {}, own: str = "companion") -> list[str]:
         """What it rests on, and a table of its own metrics beside those of `more`, such as states alone, and others."""

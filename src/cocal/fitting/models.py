@@ -74,7 +74,7 @@ class Checkpoint:
         return architecture.model_copy(update={"tokenizer": self.tokenizer})
 
     @cached_property
-    def facts(self) -> BaseModelInfo:
+    def info(self) -> BaseModelInfo:
         """The facts that a saved companion states of its model, for which no weights are loaded."""
         told = {"revision": self.revision, "step": self.step, "adapter": self._adapter_digest, "weights": self.weights}
         return self.architecture.model_copy(update=told)

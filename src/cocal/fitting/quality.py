@@ -76,7 +76,7 @@ def quality_of(
     others: Mapping[str, np.ndarray],
     settings: MetricSettings | None = None,
     table: pd.DataFrame | None = None,
-    **facts: Any,
+    **stated: Any,
 ) -> HeldOut:
     """The quality of a confidence beside that of others, by their names, on the same responses, none of them NaN.
 
@@ -84,7 +84,7 @@ def quality_of(
         questions, confidence, correct, settings: See `measured`.
         others: float64 (n,), each of the others by its name.
         table: What `measured` gives for these, where it is known.
-        facts: Further fields of `HeldOut`.
+        stated: Further fields of `HeldOut`.
     """
     settings = settings or MetricSettings()
     ends = _differences(questions, confidence, [*others.values()], correct, settings)
@@ -96,7 +96,7 @@ def quality_of(
         questions=len({*questions}),
         constant=float(correct.var()),
         others={name: compared(other, correct) | interval for (name, other), interval in each},
-        **facts,
+        **stated,
     )
 
 
