@@ -69,6 +69,7 @@ class Encoder:
         self._untemplated = self.reading.template == ""
         self._known: dict[tuple, tuple[np.ndarray, Origin]] = {}
         self._tokens, self._texts_end = {*tokenizer.get_vocab()}, False
+        self._told: set[str] = set()  # problems that were warned of
         if self.reading.template is None and tokenizer.chat_template is None:
             raise ContractError(
                 f"{tokenizer.name_or_path}: the tokenizer has no chat template, with which the companion was fitted; "
@@ -117,7 +118,7 @@ class Encoder:
         encoded = [self._one(sample, ids) for sample, ids in zip(samples, responses, strict=True)]
         if strict:
             check_unread(self._tokenizer, samples, encoded, {n: self.values.get(n) for n in self._reads})
-            compare(self._tokenizer, samples, encoded, self.reading.ignored)
+            compare(self._tokenizer, samples, encoded, self.reading.ignored, self._told)
         odd: dict[str, list[tuple[Sample, str | None]]] = {}
         for place, (sample, row) in enumerate(zip(samples, encoded, strict=True)):
             for problem, what in self._odd(sample, row, place < _CLOSELY).items():
@@ -125,12 +126,13 @@ class Encoder:
         for problem, rows in odd.items():
             about = "prompt" if problem in (_REPEATED, _WITHIN, _HELD) else MARKERS
             if about not in self.reading.ignored:
-                judge(rows, problem, about, strict and problem not in (_WITHIN, _BARE))
+                judge(rows, problem, about, self._told, strict and problem not in (_WITHIN, _BARE))
         return encoded
 
     def forget(self) -> None:
         """Treat the next rows as the first: they come from a new sender."""
         self._texts_end = False
+        self._told.clear()
 
     def _odd(self, sample: Sample, row: Encoded, closely: bool) -> dict[str, str | None]:
         """The problems that a row may have, each with what in it has the problem, or None; `closely` includes those for

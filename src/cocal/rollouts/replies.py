@@ -155,12 +155,14 @@ def compare(
     samples: Sequence[Sample],
     encoded: Sequence[Encoded],
     ignored: Collection[str],
+    told: set[str],
 ) -> None:
     """Refuse texts that the tokenizer does not give back, and ids that are not those of the texts beside them, unless
-    `response` or `prompt` is ignored; by a ContractError that names the first row of a file if most are so."""
+    `response` or `prompt` is ignored; by a ContractError that names the first row of a file if most are so. Problems
+    that were `told` are not warned of again."""
     texts = [(sample, sample.response[:_BEGINNING]) for sample in samples[:_FEW] if sample.response]
     read = [(sample, misread(tokenizer, text)) for sample, text in texts]
-    judge(read, "the tokenizer reads the response as {!r}, and is not the policy's", MARKERS)
+    judge(read, "the tokenizer reads the response as {!r}, and is not the policy's", MARKERS, told)
     for what in sorted({"prompt", "response"} - {*ignored}):
         for _, rows in groupby(zip(samples, encoded, strict=True), lambda pair: pair[0].where.rpartition(": ")[0]):
             beside = [
@@ -169,7 +171,7 @@ def compare(
             ]
             spread = beside[:: len(beside) // _FEW + 1]
             compared = [(s, _other(tokenizer, getattr(r, what), text)) for s, r, text in spread if text]
-            judge(compared, f"the ids of the {what} are not those of its text, but of {{!r}}", what)
+            judge(compared, f"the ids of the {what} are not those of its text, but of {{!r}}", what, told)
 
 
 def escaped(text: str) -> str | None:
@@ -186,9 +188,11 @@ def leaked(text: str) -> str | None:
     return match and match[0]
 
 
-def judge(rows: Sequence[tuple[Sample, str | None]], problem: str, about: str, refuse: bool = True) -> None:
-    """Refuse rows of which more than half have a problem, or warn of it; each comes with what it names, or None. What
-    they are `about` is the word with which `--ignore` leaves it aside."""
+def judge(
+    rows: Sequence[tuple[Sample, str | None]], problem: str, about: str, told: set[str], refuse: bool = True
+) -> None:
+    """Refuse rows of which more than half have a problem, or warn of it, if it was not `told` before; each row comes
+    with what it names, or None. What they are `about` is the word with which `--ignore` leaves it aside."""
     wrong = [(sample, what) for sample, what in rows if what is not None]
     if not wrong:
         return
@@ -200,7 +204,9 @@ def judge(rows: Sequence[tuple[Sample, str | None]], problem: str, about: str, r
     )
     if refuse and 2 * len(wrong) > len(rows):
         raise ContractError(said)
-    logging.warning("%s", said)
+    if problem not in told:
+        logging.warning("%s", said)
+    told.add(problem)
 
 
 def _other(tokenizer: "PreTrainedTokenizerBase", ids: Sequence[int], text: str) -> str | None:

@@ -315,6 +315,12 @@ def test_a_row_that_was_hardly_meant_so_is_warned_of(encoder, caplog):
     encoder.encode(rows(*good, twice, twice, {"prompt": "1?", "response": "1<|eot_id|>"}))
     assert "row 3: the whole prompt stands again in the response, as in 2 of 6 rows" in caplog.text
     assert "row 5: the text has the chat marker <|eot_id|>, which this model's tokenizer lacks" in caplog.text
+    caplog.clear()
+    encoder.encode(rows(twice, *good, {"prompt": "1?", "response": "1<|im_sep|>"}))  # the next block of a long file
+    assert caplog.text == ""
+    encoder.forget()
+    encoder.encode(rows(twice, *good))
+    assert "row 0: the whole prompt stands again in the response, as in 1 of 4 rows" in caplog.text
 
 
 @pytest.mark.parametrize("name", TEMPLATES)
