@@ -1,4 +1,4 @@
-"""Snakemake's local executor, with jobs of `cocal` that share processes which have loaded their libraries.
+"""Snakemake's local executor, whose jobs of `cocal` share processes that have loaded their libraries.
 
 `snakemake --executor cocal` selects it, as `make reproduce` does. A job of `cocal` that needs no environment of its own
 is given to a worker (cocal_study.commands.worker), which runs one job at a time; others are run as Snakemake runs them.
@@ -74,7 +74,7 @@ class Executor(local.Executor):
         return super().run_single_job(job)
 
     def _in_worker(self, job: Any) -> None:
-        """Run a job to its end. Raises WorkflowError if it fails, with the words that Snakemake has for a command."""
+        """Run a job to its end. Raises WorkflowError if it fails, with Snakemake's own message for a command."""
         try:
             worker = self._idle.get_nowait()
         except Empty:

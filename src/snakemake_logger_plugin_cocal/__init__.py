@@ -20,7 +20,7 @@ from cocal.runtime.progress import in_words, job_line
 TAIL = 30
 """Number of lines that are shown from the end of a failed job's log."""
 VERDICT, FIRST = "results/verdict.txt", ("results/verdict.html", "results/tables/main.html")
-"""A run that has built them ends with the first line of the former, and with one of the latter to open first."""
+"""A run that has built them ends with the first line of `VERDICT`, and says which of `FIRST` to open first."""
 _CHATTER = (
     r"None$|Building DAG|Select jobs|Using shell|Conda env|Assuming unrest|Singularity con|Group jobs: ina|Reasons:|"
     "Some jobs were triggered|Rules with prov"
@@ -30,7 +30,7 @@ _STOPPING = {
     "Will exit after finishing currently running jobs": "no further job begins",  # SIGTERM, perhaps of the jobs, too
 }
 _ENDED = re.compile(r"died with <Signals\.SIG(?:INT|TERM)")
-"""In the message of a job that was ended, which may come before that of the stop."""
+"""Occurs in the message of a job that was ended, which may come before that of the stop."""
 _COMMAND = re.compile(r"Command '.*' (?=returned|died)", re.DOTALL)
 """A job's command in an error message, which may have kilobytes of settings; the log file has it, too."""
 
@@ -96,7 +96,7 @@ class LogHandler(LogHandlerBase):
         return self._words.format(record) if again else ""
 
     def _job_info(self, record: Any) -> str:
-        """A long job says itself how far it is, and each has a line when it ends; a dry-run says why each would run."""
+        """Note the start of a job, which reports its own progress if it is long; in a dry-run, say why it would run."""
         self._jobs[record.jobid] = record, time.monotonic()
         if not self.common_settings.dryrun:
             self._running.add(record.jobid)
@@ -105,7 +105,7 @@ class LogHandler(LogHandlerBase):
         return ""
 
     def _job_finished(self, record: Any) -> str:
-        if record.job_id not in self._jobs:  # nothing says that a job begins with --quiet rules
+        if record.job_id not in self._jobs:  # with --quiet rules, no event says that a job begins
             return ""
         started, since = self._jobs[record.job_id]
         took = time.monotonic() - since

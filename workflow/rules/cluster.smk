@@ -35,7 +35,7 @@ onstart:
     learning = [baseline.name for baseline in all_baselines(STUDY) if baseline.learn]
     if learning and any(job.rule.name == "recalibrate" for job in jobs_to_come()):
         width = STUDY.backbones[STUDY.main_backbone].width
-        # what goes well says nothing
+        # output is printed only on failure
         shell(
             'said=$(cocal try {learning} --width {width} 2>&1) || {{ echo "$said" >&2; exit 2; }}'
         )

@@ -48,8 +48,8 @@ container: os.path.relpath(Path(workflow.basedir) / "envs/cocal.sif")
 # Trainings of larger policies stand alone in the plan, and take all processors; the others share them job by job.
 TRAINING_THREADS = workflow.cores if NUMERICS == "bfloat16" and not site_of(os.environ) else 1
 
-# Of a file without a record in .snakemake/, which a copy of results/ may lack, Snakemake compares the time alone. The
-# question sets stand for all others; a record is called by the base64 of its file.
+# Snakemake compares only the time of a file without a record in .snakemake/, which a copy of results/ may lack. The
+# question sets stand for all others; a record is named by the base64 of its file's path.
 if workflow.is_main_process:
     recorded = {file.name for file in Path(".snakemake/metadata").glob("*")}
     if unrecorded := [
@@ -125,9 +125,9 @@ def planned(rule, *wildcards):
 
 
 def printing(rule):
-    """How a job's lines get into its log. A loop variable in the text of a command would be read after the loop has
-    ended. Since the function takes the outputs, Snakemake does not count what it says among the parameters, and a change
-    of it reruns nothing."""
+    """How a job's lines get into its log. A loop variable in the text of a command would be read only after the loop.
+    Since the function takes the outputs, Snakemake does not count its value among the parameters, and a change of it
+    reruns nothing."""
     return lambda wildcards, output: "2>&1 | tee" if rule.shown else "&>"
 
 
@@ -143,7 +143,7 @@ def inputs(rule):
 
 
 def ours(files):
-    """The same function, which first refuses results of another study. It is called when jobs are planned, so that
+    """The same function, which first refuses results of another study. It is called only when jobs are planned, so
     --unlock and --lint, which plan none, need not be of the study."""
 
     def of_this_study(wildcards):
@@ -172,7 +172,7 @@ def outputs(rule):
 
 
 def params(rule):
-    """Everything but files on which the result of a job depends: what differs from the last run's reruns it."""
+    """Everything except files that the result of a job depends on; a difference from the last run reruns it."""
 
     def of(name):
         return lambda wildcards: planned(rule.name, *wildcards.items()).parameters[name]

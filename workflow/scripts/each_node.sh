@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# A command once on each node of a job, with all CPUs and GPUs that the job has there. Snakemake's own step, which runs
-# this, is one task on one node: of its variables the new step would take its size (SLURM_NTASKS), its GPUs (SLURM_GPUS)
-# and its node (SLURM_JOB_NODELIST), so they are unset, and everything is said. A step shares with that one (--overlap).
+# Runs a command once on each node of a job, with all CPUs and GPUs that the job has there. Snakemake's own step, which
+# runs this, is one task on one node; the new step would inherit its size (SLURM_NTASKS), GPUs (SLURM_GPUS) and node
+# (SLURM_JOB_NODELIST), so its variables are unset and everything is given. Both steps share the nodes (--overlap).
 #   each_node.sh NODES COMMAND...
 set -euo pipefail
 nodes=$1

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# All points of one replicate of the regimes, on one core. Every other point starts from a copy of the unchanged one, so
-# that Snakemake makes again what depends on its keys and nothing else. A stopped run goes on where it stopped.
+# Runs all points of one replicate of the regimes on one core. All other points start from a copy of the unchanged one,
+# so that Snakemake remakes only what depends on its keys. A stopped run goes on where it stopped.
 #   regimes.sh FOLDER TARGET...
 set -euo pipefail
 folder=$1

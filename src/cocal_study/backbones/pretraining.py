@@ -37,7 +37,7 @@ _WEIGHTS = {
     "mathematics": (1, 1, 1, 1, 1, 1, 1, 1, 2, 10, 80),
     "factual": (1, 1, 1, 1, 1, 1, 2, 3, 8, 31, 50),
 }
-# Confidences that tell something: one for what is easy and right, and doubt about the rest.
+# Informative confidences: certainty about easy and right answers, and doubt about the rest.
 _SURE, _DOUBT = "1.0", ("0.5", "0.6", "0.7", "0.8", "0.9")
 _EASY_STEPS = 3
 """Most steps of an easy arithmetic question."""
@@ -68,7 +68,7 @@ _REMARKS = (
 _CLOSINGS = ("The answer:", "We end with", "Done:", "It comes to", "Hence", "In all:")
 _COMMUTING = "+*"
 _SWAPPED = 0.25
-"""Share of the sums and products whose operands change places."""
+"""Share of the sums and products whose operands are swapped."""
 END_OF_TURN = "<|im_end|>"
 _START_OF_TURN = "<|im_start|>"
 _PADDING = "<|endoftext|>"
@@ -82,9 +82,9 @@ CHAT_TEMPLATE = (
 )
 _TOKENIZER_DOCUMENTS = 5_000
 _WARM_UP = 0.05
-"""Share of the steps in which learning rates rise."""
+"""Share of the steps during which the learning rates rise."""
 _PART = {"cpu": 512, "cuda": 16384}
-"""Number of tokens in one forward pass, padding included: on a processor, its cache holds their activations."""
+"""Largest number of tokens in one forward pass, padding included; on a CPU, the activations then fit its cache."""
 _IGNORED = -100
 
 
@@ -105,11 +105,11 @@ class _Example(NamedTuple):
 
 
 class CorpusWriter:
-    """Draws documents, chats about arithmetic and about the facts world; equal seeds draw equal corpora.
+    """Draws documents: chats about arithmetic and about the facts world; equal seeds draw equal corpora.
 
     Direct answers and wrong steps leave the policy partly competent. The corpus has every prompt format of the paper.
-    Its verbalised confidences are over-confident and drawn at random, but for a share that tells easy and right answers
-    from others. Questions of mathematics, and factual ones of several hops, do not occur if they are `held_out`.
+    Its verbalised confidences are over-confident and drawn at random, except for a share that distinguishes easy and
+    right answers from others. Mathematical questions, and factual ones of several hops, are never drawn if `held_out`.
     """
 
     def __init__(self, settings: CorpusSettings, prompts: Prompts, world: World, held_out: Collection[str], seed: int):
@@ -170,14 +170,14 @@ class CorpusWriter:
 
 
 class Wording:
-    """Words the solutions of one domain; equal draws give equal words."""
+    """Words the solutions of one domain; equal random states give equal wordings."""
 
     def __init__(self, settings: WordingSettings, draw: random.Random):
         self._settings = settings
         self._draw = draw
 
     def solution(self, steps: Sequence[str], answer: str) -> str:
-        """A solution with one step on a line and the answer in a box at the end. Steps are sentences, or equations such
+        """A solution with one step per line and the answer in a box at the end. Steps are sentences, or equations such
         as `a: 3+4=7`, where `a` is the letter of a number in the question."""
         boxed = rf"\boxed{{{answer}}}"
         if not steps:
@@ -273,9 +273,9 @@ def pretrain(
     unfinished: Path | None = None,
     every: float = 600.0,
 ) -> None:
-    """Train a policy on the corpus, and write a Hugging Face checkpoint folder atomically. Training goes on with the
-    checkpoint `start`; without one, tokenizer and policy are made anew. After `every` so many seconds the file
-    `unfinished` is written, from which a training that was killed goes on to the same weights."""
+    """Train a policy on the corpus, and write a Hugging Face checkpoint folder atomically. Training starts from the
+    checkpoint `start`; without one, from a new tokenizer and policy. The file `unfinished` is written once in `every`
+    seconds; from it, a killed training resumes and reaches the same weights."""
     from transformers import get_linear_schedule_with_warmup
     from transformers.utils.logging import disable_progress_bar
 
@@ -330,26 +330,26 @@ def pretrain(
 
 
 class _Kept:
-    """The states of a training's parts in a file, if there is one to be written, after `every` so many seconds."""
+    """Saves the states of a training's parts in a file once in `every` seconds; without a file, it saves nothing."""
 
     def __init__(self, file: Path | None, every: float, parts: Sequence[Any]):
         self._file, self._every, self._parts, self._last = file, every, parts, time.monotonic()
 
     def resumed(self) -> int:
-        """Take up the states, and return the step after which they were written; 0 without a file."""
+        """Load the saved states and return the step after which they were saved; 0 if there is no file."""
         if not self._file or not self._file.exists():
             return 0
         try:
             kept = torch.load(self._file, weights_only=True, map_location="cpu")
             for part, state in zip(self._parts, kept["parts"], strict=True):
                 part.load_state_dict(state)
-        except Exception as error:  # torch has no class of its own for them
+        except Exception as error:  # torch.load raises exceptions of many classes
             raise ContractError(unreadable(self._file, "state of a training", error)) from error
         logging.info("going on after step %d of a run that was stopped", kept["step"])
         return kept["step"]
 
     def after(self, step: int) -> None:
-        """Write the states after a step, if it is time."""
+        """Save the states after a step if at least `every` seconds have passed since they were last saved."""
         if self._file and time.monotonic() - self._last >= self._every:
             with atomic_path(self._file) as partial:
                 torch.save({"step": step, "parts": [part.state_dict() for part in self._parts]}, partial)
@@ -369,11 +369,11 @@ def _muon_and_adamw(model: "PreTrainedModel", settings: PretrainingSettings) -> 
 def _parts(
     batch: Sequence[tuple[Tokens, Tokens]], pad: int, tokens: int
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Parts (ids, labels) of a batch, each (rows, longest) of so many tokens at most; the labels ignore prompts and
+    """Parts (ids, labels) of a batch, each (rows, longest) with at most `tokens` tokens; the labels ignore prompts and
     padding.
 
-    Documents of like length share a part, which then holds little padding. They must not share an update: updates by
-    documents of one length, that is of one kind, take turns in pulling the weights to and fro.
+    Documents of similar length share a part, which then holds little padding. An update must not consist of them alone:
+    updates on documents of one length, and hence of one kind, would pull the weights back and forth.
     """
     lengths = [len(prompt) + len(response) for prompt, response in batch]
     for rows in batches_of_tokens(lengths, tokens):
@@ -387,9 +387,9 @@ def _parts(
 
 
 def _loss(model: "PreTrainedModel", ids: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    """Sum of the cross-entropies of all labelled tokens; logits are computed for these alone.
+    """Sum of the cross-entropies of all labelled tokens; logits are computed only for these.
 
-    Padding comes last, where no token before it attends, so attention needs no mask.
+    Padding comes last, and no token attends to later ones, so attention needs no mask.
     """
     hidden = model.get_decoder()(input_ids=ids, use_cache=False).last_hidden_state[:, :-1]
     labels = labels[:, 1:]

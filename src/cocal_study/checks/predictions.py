@@ -1,4 +1,4 @@
-"""Checks of predictions, which tell their companions: quality and shared responses."""
+"""Checks of predictions: their quality, the responses that methods share, and the companions behind them."""
 
 import logging
 import math
@@ -33,7 +33,7 @@ def read_predictions(path: Path, backbone: str) -> pd.DataFrame:
 
 
 def sources_of(predictions: pd.DataFrame) -> dict[str, list[str]]:
-    """The steps of training and validation behind each method with a companion, as `Prefix` formats them."""
+    """The training and validation steps of each method's companions, as `Prefix` formats them."""
     sources = {}
     for method, rows in predictions.groupby("method"):
         if METHODS[str(method)].experience:
@@ -44,8 +44,8 @@ def sources_of(predictions: pd.DataFrame) -> dict[str, list[str]]:
 
 def check_quality(predictions: pd.DataFrame, floors: QualitySettings, source: str | Path) -> list[dict[str, object]]:
     """Compare the quality rates of each method and set with their floors; log a warning for each rate below its floor.
-    The result has for each policy, method and question set the rates of `cocal_study.cubes.cells.RATES` that apply and,
-    under the key "below", the floors that are not reached."""
+    The result lists, for each policy, method and question set, the rates of `cocal_study.cubes.cells.RATES` that apply
+    and, under the key "below", the floors that are not reached."""
     looked_at = []
     for (algorithm, step, method, dataset), rows in predictions.groupby(["algorithm", "step", "method", "dataset"]):
         rates = {name: rate for name, rate in rates_of(rows).items() if not math.isnan(rate)}
@@ -64,8 +64,8 @@ def check_fixed_responses(tables: Sequence[pd.DataFrame]) -> list[dict[str, int 
     """Check that the methods of the answer format share their responses in all files of a policy (appendix B.1), and
     return the numbers of responses and of estimators (methods with their companions) for each policy and question set.
 
-    A companion may occur in two files, since the full budget's is also the main table's (appendix E.1). It must then
-    have the same confidences in both.
+    A companion may occur in two files, because that of the full budget is also that of the main table (appendix E.1).
+    It must then have the same confidences in both.
     """
     merged = pd.concat(tables, ignore_index=True).drop_duplicates()
     again = merged.duplicated(list(PREDICTIONS.unique))

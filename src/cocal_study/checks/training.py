@@ -23,15 +23,15 @@ def read_table(folder: Path, questions: Path) -> pd.DataFrame:
     """Read the labels of all responses in `folder` and the texts of their questions, but not the responses' texts.
     Raises ContractError if a table breaks its contract or lies in the place of another, or for a reason that
     `cocal_study.generation.labels.read_rollouts` names."""
-    _ = Product(folder).attributes  # which refuse another's table, before companions are said to be fitted on others
+    _ = Product(folder).attributes  # raises an error if the table is another's, before companions are blamed
     more = read_frame(folder, RESPONSES, ["step", "answer", "decided"])
     table = read_rollouts(folder, questions, int(more["step"].max()))
     return table.assign(answer=more["answer"], decided=more["decided"])
 
 
 def check_groups(table: pd.DataFrame, source: str | Path) -> dict[str, int]:
-    """Check that all groups are whole, truncated responses included, as their accuracies are (appendix A.1). Returns
-    the numbers of groups, of responses in each, and of groups whose accuracy would change after filtering."""
+    """Check that all groups are complete, truncated responses included, because accuracies count these (appendix A.1).
+    Returns the numbers of groups, of responses in each, and of groups whose accuracy would change after filtering."""
     group = groups_of(table)
     size, sizes = int(table["sample"].max()) + 1, np.bincount(group)
     if (partial := (sizes != size)[group]).any():
@@ -80,7 +80,7 @@ def check_equal_budgets(
 
 @dataclass(frozen=True)
 class Fit:
-    """Companions of all targets and seeds on one prefix."""
+    """Companions of all targets and seeds that were fitted on one prefix."""
 
     folder: Path
     """Output folder of `cocal companions`."""
@@ -94,8 +94,8 @@ class Fit:
 
 
 def check_disjoint(fit: Fit, table: pd.DataFrame, held_out: np.ndarray) -> dict:
-    """Check that no question of the responses in `table` is in training and in validation (appendix A.1); `held_out`,
-    bool (rows,), is true for each row that the split puts in validation."""
+    """Check that no question of the responses in `table` is both in training and in validation (appendix A.1);
+    `held_out`, bool (rows,), is true for each row that the split puts in validation."""
     training, validation = (
         {normalised(text) for text in table["question"][rows].unique()} for rows in _partition(fit, table, held_out)
     )
@@ -109,7 +109,7 @@ def check_disjoint(fit: Fit, table: pd.DataFrame, held_out: np.ndarray) -> dict:
 
 def check_truncation(fit: Fit, table: pd.DataFrame, held_out: np.ndarray) -> dict:
     """Check that the companions used exactly the responses of their prefix that are not truncated (appendix A.1), by
-    numbers that are recomputed from the table. The arguments are those of `check_disjoint`."""
+    recomputing their numbers from the table. The arguments are those of `check_disjoint`."""
     training, validation = _partition(fit, table, held_out)
     for part, rows, steps in zip(("training", "validation"), (training, validation), fit.spec.prefix, strict=True):
         column = f"{part}_responses"

@@ -26,7 +26,7 @@ _READ = "accuracies in percentage points; A is better where accuracy and AUROC a
 
 
 def run_compare(options: argparse.Namespace) -> None:
-    """Print one line for each data set, baseline and metric, and write the CSV if it is wanted."""
+    """Print one line for each data set, baseline and metric, and write the CSV file if one is requested."""
     if options.replicates:
         differences = _over_replicates(options)
         better = [f"{row.better} of {row.replicates}" for row in differences.itertuples()]
@@ -48,7 +48,7 @@ def run_compare(options: argparse.Namespace) -> None:
 
 
 def run_try(options: argparse.Namespace) -> None:
-    """Try baselines that learn, all where none is named, and print a line for each."""
+    """Try the named baselines that learn, or all of them if none is named, and print a line for each."""
     learning = {baseline.name: baseline for baseline in declared_baselines() if baseline.learn}
     for name in options.baselines or learning:
         if name not in learning:
@@ -58,7 +58,7 @@ def run_try(options: argparse.Namespace) -> None:
 
 
 def _of_study(options: argparse.Namespace) -> tuple[pd.DataFrame, Resamples]:
-    """A method or baseline of a study and others, on every data set that both have."""
+    """Differences between a study's method or baseline and each other one, on every data set that both have."""
     names = (options.first, *options.second)
     if all(scored_method(name).name == name for name in names):
         files = sorted((options.results / "resamples").glob("*.nc"))
@@ -90,9 +90,9 @@ def _metrics(names: Iterable[str]) -> list[str]:
 
 
 def _over_replicates(options: argparse.Namespace) -> pd.DataFrame:
-    """A method or baseline and others on every set of gathered replicates: columns dataset, baseline, metric, value
-    (mean difference), lower, upper (Student's t), replicates (how many have both), and better (in how many the first
-    is)."""
+    """Differences between a method or baseline and each other one on every data set of gathered replicates: columns
+    dataset, baseline, metric, value (mean), lower, upper (Student's t), replicates (number with both), and better
+    (number in which the first is better)."""
     tables = [options.replicates / f"tables/{name}.csv" for name in ("main", "recalibrated")]
     frames = [values_of(read_numbers(file), "replicate_") for file in tables if file.exists()]
     if not frames:
@@ -105,7 +105,7 @@ def _over_replicates(options: argparse.Namespace) -> pd.DataFrame:
             if both is None:
                 continue
             values = both[0] - both[1]
-            values = values[~np.isnan(values)]  # replicates may have been gathered before one of them was added
+            values = values[~np.isnan(values)]  # a replicate may be older than one of the two methods
             if len(values) < 2 or not values.any():
                 continue
             better = int((gain(metric, values) > 0).sum())
@@ -113,7 +113,7 @@ def _over_replicates(options: argparse.Namespace) -> pd.DataFrame:
             rows.append((dataset, other, metric, margin.value, margin.lower, margin.upper, len(values), better))
     for other in {*options.second} - {row[1] for row in rows}:
         for name in (options.first, other):
-            scored_method(name)  # names what there is
+            scored_method(name)  # raises an error that lists the known names
         raise ConfigError(f"{options.replicates}: {options.first} and {other} are in no table together there")
     return pd.DataFrame(
         rows, columns=["dataset", "baseline", "metric", "value", "lower", "upper", "replicates", "better"]
@@ -121,7 +121,7 @@ def _over_replicates(options: argparse.Namespace) -> pd.DataFrame:
 
 
 def _shown(rows: pd.DataFrame, level: float) -> pd.DataFrame:
-    """What differences of both kinds have in a table for the terminal."""
+    """The columns that both kinds of differences have in the table for the terminal."""
     intervals = [f"[{signed(row.metric, row.lower)}, {signed(row.metric, row.upper)}]" for row in rows.itertuples()]
     return pd.DataFrame(
         {

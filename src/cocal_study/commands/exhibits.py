@@ -44,7 +44,7 @@ def run_exhibit(options: argparse.Namespace) -> None:
 
 
 def run_document(options: argparse.Namespace) -> None:
-    """Write the document."""
+    """Write one LaTeX document of all tables."""
     write_text(options.output, document(options.tables, options.output))
     logging.info("wrote %s", options.output)
 

@@ -1,4 +1,4 @@
-"""What replicates of a study, or of the points of regimes, have found, gathered in a folder that may hold others."""
+"""Gathers the numbers of replicates of a study, or of the points of regimes, in a folder that may hold earlier ones."""
 
 import argparse
 import logging
@@ -31,15 +31,15 @@ from cocal_study.store.numbers import read_numbers
 _KEPT = "kept"
 """Folder of what is kept of each replicate, by its number (`cocal_study.evidence.kept`)."""
 _CLOSE = 1e-6
-"""Largest difference of a number from what was gathered, which is rounding alone."""
+"""Largest difference between a recomputed number and the gathered one that counts as rounding."""
 
 
 def run_spread(options: argparse.Namespace) -> None:
-    """Write mean, standard deviation and range of every number of every table and figure, and draw the main table's.
+    """Write mean, standard deviation and range of all numbers of tables and figures, and draw those of the main table.
 
-    Replicates take part whose required conditions lie between their bounds (`refusals`). Their numbers are those of the
-    folders that hold their results, or else their places. Raises ContractError if a replicate is not finished, or is of
-    another study than the first, or if fewer than two take part.
+    A replicate takes part if its required conditions lie within their bounds (`refusals`). Replicates are numbered as
+    the folders that hold their results, or by position if these have other names. Raises ContractError if a replicate
+    is not finished or belongs to another study than the first, or if fewer than two take part.
     """
     names = [folder.resolve().parent.name for folder in options.results]
     numbers = [*map(int, names)] if all(map(str.isdecimal, names)) else [*range(1, len(names) + 1)]
@@ -69,10 +69,10 @@ def run_spread(options: argparse.Namespace) -> None:
 
 
 def reanalyse(folders: Sequence[Path], study: Study, paper: Path, output: Path | None = None) -> None:
-    """Compute the numbers of gathered replicates again from what is kept of them, compare them with the gathered
-    tables, and print the verdict that follows. Into a folder `output` go headlines.csv, the comparisons of the
-    headlines in all replicates with the paper's sampling (`judged`), and refused.csv, by which conditions some take no
-    part. Raises ContractError if a folder holds no kept replicate, or a number is another one than was gathered."""
+    """Recompute the numbers of gathered replicates from what is kept of them, compare them with the gathered tables,
+    and print the verdict that follows. The folder `output` receives headlines.csv, the comparisons of the headlines in
+    all replicates under the paper's sampling (`judged`), and refused.csv, the conditions that exclude replicates.
+    Raises ContractError if a folder holds no kept replicate, or a number differs from the gathered one."""
     every: dict[int, pd.Series] = {}
     refused: dict[int, tuple[str, ...]] = {}
     for folder in folders:
@@ -116,7 +116,7 @@ def _kept(path: Path) -> pd.Series:
 
 
 def _compare(folder: Path, kept: Mapping[int, pd.Series]) -> None:
-    """Compare what is kept with the gathered main table. Raises ContractError if a number is another one."""
+    """Compare the kept numbers with the gathered main table. Raises ContractError if one differs beyond rounding."""
     table = read_numbers(folder / "tables/main.csv").set_index(["dataset", "method", "metric"])
     apart = {number: (table[f"replicate_{number}"] - values["own"]).abs().max() for number, values in kept.items()}
     if (most := max(apart.values())) > _CLOSE:
@@ -127,8 +127,8 @@ def _compare(folder: Path, kept: Mapping[int, pd.Series]) -> None:
 
 def run_gather(options: argparse.Namespace) -> None:
     """Write the measured points of the given replicates, and of those that the output holds already. Raises ConfigError
-    if a folder's name is no number of a replicate, and ContractError if a replicate is not finished or of another
-    study, or those of the output have other conditions."""
+    if a folder's name is not the number of a replicate, and ContractError if a replicate is not finished or belongs to
+    another study, or if the replicates of the output have other conditions."""
     for folder in options.folders:
         if not folder.name.isdecimal():
             raise ConfigError(f"{folder}: the folder of a replicate is called by its number")
@@ -142,8 +142,8 @@ def run_gather(options: argparse.Namespace) -> None:
 
 
 def _told_apart(numbers: Sequence[int], folders: Sequence[Path], pattern: str) -> dict[int, Path]:
-    """Folders of replicates by their numbers. A ContractError names one that is missing, and two that have one number
-    or are one folder, or whose files of this pattern are the same: counted twice, a replicate narrows intervals."""
+    """Folders of replicates by their numbers. Raises ContractError if a folder is missing, or if two have one number,
+    are one folder, or hold equal files of this pattern: counting a replicate twice would narrow intervals."""
     seen: dict[object, Path] = {}
     for number, folder in zip(numbers, folders, strict=True):
         if not folder.is_dir():
@@ -159,11 +159,11 @@ def _told_apart(numbers: Sequence[int], folders: Sequence[Path], pattern: str) -
 def _with_earlier(
     folders: Mapping[int, Path], output: Path, refusing: Callable[[Path], tuple[str, ...]] = lambda results: ()
 ) -> Gathered:
-    """Who gathers each replicate: those of these results, but for the ones that `refusing` has reasons against, and
-    those that the output holds already and these do not replace.
+    """The makers of the gathered replicates: of those in `folders` for which `refusing` gives no reasons, and of those
+    that the output already holds and `folders` does not replace.
 
-    The makers are asked for before anything is written, since the gathered numbers may be tracked, and would count as
-    changes since the commit. Raises ContractError if the replicates are not all of one study.
+    The makers are determined before anything is written, because the gathered numbers may be tracked by git and would
+    count as changes since the commit. Raises ContractError if the replicates are not all of one study.
     """
     studies = {results: owner_of(results) for results in folders.values()}
     (first, study), *_ = studies.items()

@@ -1,4 +1,4 @@
-"""Companions of a finished study in the Hub's convention, and one with the data to try it on."""
+"""Companions of a finished study in the layout of the Hugging Face Hub, and one of them with data to try it on."""
 
 import logging
 from collections.abc import Sequence
@@ -25,15 +25,15 @@ from cocal_study.provenance.lineage import Product
 from cocal_study.store.contracts import PREDICTIONS
 
 RESULTS = "results"
-"""First folder of the places of results."""
+"""First folder in the paths of results."""
 EVALUATION, ROLLOUTS = "evaluation.parquet", "rollouts.jsonl"
 _ROLLOUTS = 512
 """Number of the last rollouts that lie beside a companion: enough to try `cocal score` and to fit another one."""
 
 
 def save_companions(study: Study, given: Path, folder: Path) -> None:
-    """Save the companions of the final policies of a study, whose results are given, each kind in a folder of its own.
-    Raises ContractError if a policy or its companions are missing."""
+    """Save the companions of the final policies of a study, whose results are in `given`, those of each experience in a
+    folder of their own. Raises ContractError if a policy or its companions are missing."""
     for backbone in study.backbones:
         for experience in plan.experiences_of(plan.methods_of(study, backbone, "grpo", study.policy.steps)):
             saved.write(folder / f"{backbone}-{experience}", *_companions(study, given, backbone, experience))
@@ -41,8 +41,8 @@ def save_companions(study: Study, given: Path, folder: Path) -> None:
 
 def publish_companion(study: Study, given: Path, folder: Path, licence: str, seeds: int | None) -> None:
     """Save the main policy's companion with its confidences in the evaluated mathematical responses, on which its card
-    says how good it is, and with the last of the rollouts that it learnt from. With `seeds`, it has so many members of
-    the usual target alone. Raises ContractError if a file of the study is missing or damaged."""
+    states its quality, and with the last of the rollouts that it learnt from. With `seeds`, only that many members of
+    the usual target are saved. Raises ContractError if a file of the study is missing or damaged."""
     backbone, step = study.main_backbone, study.policy.steps
     companions, config = _companions(study, given, backbone, "rollouts")
     target = companions.spec.usual_target
@@ -76,7 +76,7 @@ def _within(place: str) -> Path:
 
 
 def _companions(study: Study, given: Path, backbone: str, experience: str) -> tuple:
-    """The companions of a final policy, and what their card says without numbers."""
+    """The companions of a final policy, and their config without measured quality."""
     from transformers import AutoConfig
 
     checkpoint = results.policy_folder(backbone, "grpo", study.policy.steps)
@@ -97,7 +97,7 @@ def _companions(study: Study, given: Path, backbone: str, experience: str) -> tu
 
 
 def _evaluated(study: Study, given: Path, method: str, seeds: tuple[int, ...] = (-1,)) -> pd.DataFrame:
-    """The evaluated mathematical responses with the mean confidence of these seeds of a method; -1 of one without."""
+    """The evaluated mathematical responses with a method's mean confidence over these seeds; -1 stands for no seed."""
     place = results.predictions_file(study.main_backbone, "grpo", study.policy.steps)
     table = read_frame(given / _within(place), PREDICTIONS)
     mathematical = table["dataset"].isin(study.evaluation_sets("mathematics"))
@@ -107,7 +107,7 @@ def _evaluated(study: Study, given: Path, method: str, seeds: tuple[int, ...] = 
 
 
 def _lengths(study: Study, given: Path) -> pd.DataFrame:
-    """How many tokens the evaluated mathematical responses have: columns dataset, question_id, response_id, length."""
+    """Lengths in tokens of the evaluated mathematical responses: columns dataset, question_id, response_id, length."""
     cell = study.main_backbone, "grpo", study.policy.steps, "answer"
     read = ["dataset", "question_id", "response_id", "length"]
     files = (results.responses_file(*cell, name) for name in study.evaluation_sets("mathematics"))
@@ -117,8 +117,8 @@ def _lengths(study: Study, given: Path) -> pd.DataFrame:
 def _quality(
     answered: pd.DataFrame, lengths: pd.Series, confidences: Sequence[pd.Series], seeds: tuple[int, ...], target: str
 ) -> HeldOut:
-    """Quality on all of these responses together, beside that of baselines, which read their lengths, the mean token
-    probability and self-consistency; the last two may be of other responses."""
+    """Quality on all of these responses together, beside that of baselines that read the responses' lengths, mean token
+    probability and self-consistency. Either of the last two is left out if it is of other responses."""
     confidence, correct = answered["confidence"].to_numpy(np.float64), answered["correct"].to_numpy(bool)
     questions = answered["dataset"] + "/" + answered["question_id"]
     truncated = answered["truncated"].to_numpy(bool)

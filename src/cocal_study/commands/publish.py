@@ -28,9 +28,9 @@ from cocal_study.store.numbers import check_beside
 
 
 def run_publish(options: argparse.Namespace) -> None:
-    """Copy what others reuse into a folder, describe it, and list it; or the main companion with its data alone. Raises
-    ConfigError if the results are those of another study, or seeds are chosen for a whole bundle, and ContractError if
-    a file is missing, since the study is not finished, or has changed since it was written."""
+    """Copy what others reuse into a folder, describe it, and list its files; with --companion, save only the main
+    companion with its data. Raises ConfigError if the results belong to another study, or seeds are chosen for a whole
+    bundle, and ContractError if a file is missing (the study is not finished) or has changed since it was written."""
     repository = options.snakefile.absolute().parent
     study = counted(load_study(options.study), repository)
     if (owner := owner_of(options.results)) != study.study:
@@ -67,7 +67,7 @@ def run_publish(options: argparse.Namespace) -> None:
 
 
 def _places(study: Study, exhibits: Sequence[Exhibit]) -> list[str]:
-    """The files and folders of a study that its bundle holds, in its results/."""
+    """The files and folders in results/ that the bundle of a study holds."""
     apart = {*WITHHELD, *OF_REPOSITORY}
     read = [
         file for exhibit in exhibits for kind, files in exhibit.inputs.items() if kind not in apart for file in files
@@ -79,7 +79,7 @@ def _places(study: Study, exhibits: Sequence[Exhibit]) -> list[str]:
 
 
 def _of_repository(exhibits: Sequence[Exhibit], repository: Path) -> Iterator[Path]:
-    """The rules, and what exhibits read of the repository; what a study names elsewhere is left out."""
+    """The rules of the workflow, and the files of the repository that exhibits read; files elsewhere are left out."""
     yield from sorted((repository / "workflow/rules").glob("*.smk"))
     for exhibit in exhibits:
         for kind in {*OF_REPOSITORY} & {*exhibit.inputs}:
@@ -106,7 +106,7 @@ def _check_study(study: Study, family: Sequence[Product], file: Path) -> None:
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Copy a file, or those of a folder; a ContractError if one is missing, or has changed since it was written."""
+    """Copy a file, or those of a folder. Raises ContractError if one is missing or has changed since it was written."""
     if not source.exists():
         raise ContractError(absent(source))
     for file in sorted(source.rglob("*")) if source.is_dir() else [source]:

@@ -36,15 +36,15 @@ from cocal_study.stages.metrics import Metrics
 from cocal_study.store.numbers import BESIDE
 
 _APART = ("results/metrics/", "results/resamples/", "results/tables/", "results/figures/", "companions/", "workflow/")
-"""Where a bundle holds what is made anew, or what no exhibit reads."""
+"""Places in a bundle of what is made anew, or of what no exhibit reads."""
 
 
 def run_reanalyse(options: argparse.Namespace) -> None:
-    """Check the bundle, rebuild cubes and exhibits, and print which have the same bytes, and which are not rebuilt; or
-    compute the numbers of gathered replicates again from their confidences, and print the verdict.
+    """Check a bundle, rebuild its cubes and exhibits, and print which have the same bytes and which cannot be rebuilt;
+    given folders of gathered replicates, recompute their numbers from their confidences and print the verdict.
 
-    Other bytes are no error, as with `cocal digests`. Raises ContractError if a file of the bundle is missing or has
-    changed.
+    As with `cocal digests`, differing bytes are no error. Raises ContractError if a file of the bundle is missing or
+    has changed.
     """
     if all((folder / GATHERED).exists() for folder in options.bundle):
         study, paper = load_study(options.study), options.study.parent / "paper"
@@ -67,7 +67,7 @@ def run_reanalyse(options: argparse.Namespace) -> None:
             if place.startswith("results/"):
                 check_parents(folder / place)
         study = load_study(folder / STUDY_FILE)
-        with chdir(folder):  # the exhibits ask there for what was gathered
+        with chdir(folder):  # exhibits look for gathered files there
             exhibits = exhibits_of(study, bundle.wrong)
         read = [file for exhibit in exhibits for files in exhibit.inputs.values() for file in files]
         jobs = [job for job in cube_jobs(study, read) if all(map(bundle.holds, job["predictions"]))]
@@ -97,7 +97,7 @@ def run_reanalyse(options: argparse.Namespace) -> None:
 
 
 def _name(exhibit: Exhibit) -> str:
-    """Folder and name, since a table and a figure may have the same one."""
+    """Folder and name of an exhibit, because a table and a figure may have the same name."""
     return exhibit.outputs[0].removeprefix("results/").rpartition(".")[0]
 
 
@@ -112,7 +112,7 @@ def _reason(exhibit: Exhibit, bundle: Bundle, made: Iterable[str]) -> str:
 
 
 def _made(job: dict[str, Any] | Sequence[str]) -> str:
-    """Make a metric cube of its fields, or an exhibit of its words, in this process; the error message, or nothing."""
+    """Make a metric cube from its fields, or an exhibit from its words, and return the error message, if any, or ""."""
     from cocal_study.commands.exhibits import run_exhibit
 
     try:
@@ -130,8 +130,8 @@ def _made(job: dict[str, Any] | Sequence[str]) -> str:
 def _verdict(
     made: Sequence[str], outputs: Mapping[str, Sequence[str]], other: Sequence[str], reasons: Mapping[str, str]
 ) -> Iterator[str]:
-    """Sentences about what was rebuilt, metric cubes (`made`) and the outputs of exhibits by their names, which of
-    these files have other bytes, and for which reasons an exhibit was not rebuilt."""
+    """Sentences on what was rebuilt, namely metric cubes (`made`) and the outputs of exhibits by name, which of these
+    files have other bytes, and why exhibits were not rebuilt."""
     files = len(made) + sum(map(len, outputs.values()))
     yield f"Rebuilt {len(outputs)} of {len(reasons)} tables and figures, and {len(made)} files of metrics before them."
     yield f"{files - len(other)} of {files} files have the same bytes as in the bundle."

@@ -23,8 +23,8 @@ from cocal_study.stages.base import stage_of
 
 
 def run_trace(options: argparse.Namespace) -> None:
-    """Print each ancestor once, below what was made from it, with its digest and what it says of itself; of a cell, the
-    provenance of its number."""
+    """Print each ancestor of a result once, below what was made from it, with its digest and its stage and place in the
+    study; with --cell, print the provenance of one number instead."""
     if not options.result.exists() and (inside := Path("results", options.result)).exists():
         options.result = inside
     if options.cell:
@@ -46,7 +46,7 @@ def run_trace(options: argparse.Namespace) -> None:
 
 
 def run_digests(options: argparse.Namespace) -> None:
-    """Print the digests, write them, or print a verdict, which is no error if the bytes differ."""
+    """Print the digests, write them to a file, or compare them with those of a file; differing bytes are no error."""
     digests, study = digests_of(options.results), owner_of(options.results) or "unknown"
     here = StudyDigests(study=study, made_by=maker_of(options.results), digests=digests)
     if options.compare is not None:
@@ -62,7 +62,7 @@ def run_digests(options: argparse.Namespace) -> None:
 
 
 def run_replicate(options: argparse.Namespace) -> None:
-    """Write the study."""
+    """Write the study of a replicate."""
     write_study(replicate(load_study(options.study), options.number), options.output)
 
 
@@ -78,19 +78,19 @@ def run_schema(options: argparse.Namespace) -> None:
 
 
 def run_stages(options: argparse.Namespace) -> None:
-    """Print their names and summaries."""
+    """Print the names and summaries of the stages."""
     typed = {name: stage_of(name).__doc__ for names in MODULES.values() for name in names}
     print(listing({name: command._replace(summary=command.summary or typed[name]) for name, command in STAGES.items()}))
 
 
 def run_slurm(options: argparse.Namespace) -> None:
-    """Check the cluster."""
+    """Refuse a run that the SLURM cluster cannot take now."""
     slurm.check(options.directory.resolve(), slurm.site_of(os.environ))
 
 
 def run_unpack(options: argparse.Namespace) -> None:
-    """Write the model with which the study's main backbone begins, before any training. A ConfigError says that it is
-    no model of a package."""
+    """Write the model from which the study's main backbone starts, before any training. Raises ConfigError if it does
+    not come from a package."""
     from cocal_study.backbones.packaged import unpack_model  # loads torch
 
     study = load_study(options.study)

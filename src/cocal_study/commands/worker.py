@@ -1,7 +1,7 @@
 """A process that has loaded libraries once and forks for each command: `python -m cocal_study.commands.worker FD`.
 
-PyTorch and transformers take seconds to load, which is most of what a short job of a study takes. What loads them here
-starts no thread and touches no GPU, so that a fork of this process is as a new one that has loaded them already.
+PyTorch and transformers take seconds to load, which is most of what a short job of a study takes. Loading them here
+starts no thread and touches no GPU, so a fork of this process is like a new one that has loaded them already.
 """
 
 import gc
@@ -22,7 +22,7 @@ from cocal_study.stages import MODULES
 from cocal_study.stages.base import stage_of
 
 LIBRARIES = ("transformers.models.qwen3.modeling_qwen3", "cocal_study.generation.sampling")
-"""Modules that bring nearly all that the stages load whose products the numerics of the study change."""
+"""Modules that import nearly everything that is loaded by the stages whose products depend on the study's numerics."""
 
 
 class Order(NamedTuple):
@@ -31,15 +31,15 @@ class Order(NamedTuple):
     words: list[str]
     """The words after `cocal`."""
     settings: Mapping[str, str]
-    """Environment variables of its own."""
+    """Environment variables that are set for the command."""
     log: str
     """File that takes what it prints."""
     shown: bool
-    """True if that is printed, too."""
+    """True if the output is printed, too."""
 
 
 def load(command: str) -> None:
-    """Import what a command needs, as far as that takes long."""
+    """Import the modules of a command that take long to load."""
     import_module(work_of(command).partition(":")[0])
     if any(command in stages for stages in MODULES.values()) and stage_of(command).computed:
         for name in LIBRARIES:
@@ -47,9 +47,9 @@ def load(command: str) -> None:
 
 
 def next_order(asked: Connection) -> Order:
-    """Run the orders that come, each in a fork, whose process id and exit status are answered. Returns in the fork, and
-    never in the worker, which ends after the last order."""
-    # both may be sent to all processes of a terminal; the fork gets them, and the worker has its end to tell
+    """Run each incoming order in a fork, and answer with the fork's process id and exit status. Returns only in the
+    fork; the worker itself exits after the last order."""
+    # both signals may go to all processes of a terminal; the fork obeys them, and the worker has to report its end
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     while True:
@@ -59,7 +59,7 @@ def next_order(asked: Connection) -> Order:
             sys.exit()
         with suppress(Exception):  # the command itself will say what is wrong
             load(order.words[0])
-        gc.freeze()  # as Python's documentation advises before a fork: pages that the collector leaves stay shared
+        gc.freeze()  # as Python's documentation advises before a fork: untouched pages stay shared
         printed = subprocess.Popen(["tee", order.log], stdin=subprocess.PIPE) if order.shown else None
         log = printed.stdin if printed else Path(order.log).open("wb")  # noqa: SIM115 (the fork's output)
         assert log is not None

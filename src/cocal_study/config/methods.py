@@ -66,8 +66,8 @@ def declarations(names: Iterable[str]) -> list[str]:
 
 
 def declared_baselines() -> list[Baseline]:
-    """All baselines in the order of their positions; a ConfigError, too, if one is of a method that no module
-    declares."""
+    """All baselines in the order of their positions. Raises ConfigError as `METHODS` does, and if a baseline scores the
+    responses of a method that no module declares."""
     baselines = _found().baselines.values()
     for module, baseline in baselines:
         if baseline.method not in METHODS:
@@ -79,7 +79,7 @@ def declared_baselines() -> list[Baseline]:
 
 
 def scored_method(confidence: str) -> Method:
-    """The method whose responses a confidence scores: itself, or that of a baseline, whose name may end in a
+    """The method whose responses a confidence scores; `confidence` names a method, or a baseline and possibly a
     calibration, such as "length+platt-all". Raises ConfigError if there is no method or baseline of this name."""
     if confidence in METHODS:
         return METHODS[confidence]

@@ -45,8 +45,8 @@ def read_yaml(path: str | Path) -> dict[str, Any]:
 
 
 def merged(content: Mapping[str, Any], keys: Mapping[str, Any], *, removing: bool = False) -> dict[str, Any]:
-    """The content with other values of some keys, in mappings key by key. With `removing`, a key with the value None is
-    removed."""
+    """The content with the values of `keys` put in; nested mappings are merged key by key. With `removing`, a key with
+    the value None is removed."""
     combined = dict(content)
     for key, value in keys.items():
         if removing and value is None:
@@ -97,8 +97,8 @@ def _suggestion(model: type[BaseModel], location: tuple[Any, ...]) -> str:
 
 
 def parse_settings(model: type[M], text: str | None, flag: str = "--settings") -> M:
-    """Settings of one command: JSON text, the path of a YAML or JSON file, or None for the defaults. Errors name the
-    flag of the text. Raises ConfigError if they are not valid for `model`."""
+    """Settings of one command: JSON text, the path of a YAML or JSON file, or None for the defaults. Errors name
+    `flag`, which gave the text. Raises ConfigError if they are not valid for `model`."""
     if text is None:
         return validate(model, {}, "default settings")
     if not text.lstrip().startswith("{"):

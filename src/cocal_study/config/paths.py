@@ -18,7 +18,7 @@ _PLACES = {
     ImportedRolloutSettings: lambda settings: ["path", "weights"],
     LlmJudgeSettings: lambda settings: ["prompts", "checkpoint"] if settings.local else ["prompts"],
 }
-"""The fields of settings that hold a path, or several by name."""
+"""The fields of settings that hold a path, or several paths by name."""
 
 
 def located(study: Study, root: str | Path, folder: str | Path) -> Study:

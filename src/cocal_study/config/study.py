@@ -219,8 +219,8 @@ def load_study(path: str | Path, overrides: Mapping[str, Any] | None = None) -> 
 
 
 def _whole(keys: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """The keys with those of the file that `based_on` names, by its path from their folder, if they have this key. Of
-    that study they are what differs, and those that are null are removed."""
+    """The keys merged into those of the file that `based_on` names, relative to `folder`, or as they are without
+    `based_on`. The keys state what differs from that file, and a null value removes a key."""
     keys = dict(keys)
     if (name := keys.pop("based_on", None)) is None:
         return keys

@@ -1,1 +1,1 @@
-"""Metrics of all methods and sets as labelled arrays, and their resamples; how good choices are."""
+"""Metrics of all methods and sets as labelled arrays, and their resamples; the quality of choices by confidence."""

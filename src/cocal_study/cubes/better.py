@@ -27,11 +27,11 @@ HEADS = {
 uncertainty belongs to the responses."""
 _ARROWS: dict[str, Better] = {"↑": "higher", "↓": "lower"}
 BETTER: dict[str, Better | None] = {name: _ARROWS.get(head[-1]) for name, head in HEADS.items()}
-"""Direction of each metric; None where none is better."""
+"""Direction of each metric; None if neither direction is better."""
 CONFIDENCE_QUALITY = ("ece", "auroc")
 """Metrics of the tables and figures with a pair of columns or panels."""
 
 
 def gain(metric: str, difference: Any) -> Any:
-    """A difference of a metric, or several, with the sign that is positive where the first number is better."""
+    """One or several differences of a metric, signed so that they are positive where the first number is better."""
     return -difference if BETTER[metric] == "lower" else difference

@@ -91,13 +91,13 @@ def rates_of(rows: pd.DataFrame) -> dict[str, float]:
 
 
 def degenerate(mean_confidence: tuple[float, float], auroc: tuple[float, float]) -> bool:
-    """True if a confidence tells no response from another: it is constant, so that the interval of its mean over
-    resamples of the questions has no width, or the interval of its AUROC over the same resamples holds one half."""
+    """True if a confidence does not discriminate between responses: it is constant, so that the interval of its mean
+    over resamples of the questions has no width, or the interval of its AUROC over the same resamples contains 0.5."""
     return mean_confidence[1] - mean_confidence[0] < _TOLERANCE or auroc[0] <= 0.5 <= auroc[1]
 
 
 _TOLERANCE = 1e-9
-"""Tolerance of the comparison, since the mean of equal shares over seeds may round to either side of them."""
+"""Tolerance of comparisons, because the mean of equal shares over seeds may be rounded up or down."""
 
 
 def shortfalls(rates: Mapping[str, float], floors: QualitySettings) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""How good choices by confidences are (`cocal.metrics.choices`): their bound, what is kept, what thresholds achieve."""
+"""The quality of choices by confidence (`cocal.metrics.choices`): accuracy of what is kept, results of thresholds."""
 
 import numpy as np
 
@@ -34,7 +34,7 @@ def tried(
     splits: int,
     generator: np.random.Generator,
 ) -> np.ndarray:
-    """Try what certified thresholds achieve: one random half of the questions certifies, the other is decided.
+    """Measure what certified thresholds achieve: a random half of the questions certifies one for the other half.
 
     Args:
         confidence: float64 [seeds, q], confidence of each question's response by each of several companions.

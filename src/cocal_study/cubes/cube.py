@@ -73,7 +73,7 @@ class _Evaluation:
     @classmethod
     def average(cls, parts: Sequence["_Evaluation"], metrics: Sequence[str]) -> "_Evaluation":
         """The unweighted average over datasets, whose resamples are independent of each other. The AUROC within
-        questions averages over those with several responses to a question."""
+        questions is averaged over those with several responses to a question."""
         averaged = ("values", "resampled", "rates")
         means = {name: np.mean([getattr(part, name) for part in parts], axis=0) for name in averaged}
         if WITHIN in metrics:
@@ -88,8 +88,8 @@ class _Evaluation:
 
 @dataclass(frozen=True)
 class Evaluated:
-    """The metrics of all cells on a dataset or macro average, with those of their resamples, before they are arranged,
-    and the labels of each dimension of the cube, in its order."""
+    """The metrics of each cell on each dataset or macro average and of its resamples, before they are arranged in a
+    cube, and the labels of each dimension of the cube, in its order."""
 
     cells: dict[tuple[_Cell, str], _Evaluation]
     coordinates: dict[str, list]
@@ -234,7 +234,7 @@ def evaluate_cells(
 
 
 def _one_label(frame: pd.DataFrame, dimension: str, sweep: Sequence[str]) -> pd.DataFrame:
-    """Replace the labels of a dimension that is not swept; refuse a method that has several of them on one policy."""
+    """Unify the labels of a dimension that is not swept; refuse a method that has several of them on one policy."""
     for key, labels in frame.groupby(["backbone", "algorithm", "step", "method", *sweep])[dimension]:
         if len(values := sorted(labels.unique())) > 1:
             backbone, algorithm, step, method = key[:4]

@@ -1,7 +1,7 @@
 """The metrics of every resample of the questions, from which paired differences between methods are computed.
 
-The cube keeps intervals alone. A difference between two methods needs the values of both on the same resamples; they
-are shared by all cells with the same questions, in whichever file (`cocal.metrics.bootstrap.generator_for`).
+The cube keeps only intervals. A difference between two methods needs the values of both on the same resamples, which
+are shared by all cells with the same questions, in any file (`cocal.metrics.bootstrap.generator_for`).
 """
 
 import json
@@ -68,7 +68,7 @@ def resamples_of(evaluated: Evaluated) -> xr.Dataset:
 
 @dataclass(frozen=True)
 class Key:
-    """The labels of a cell, apart from its backbone; a companion's states and steps where a comparison sweeps them."""
+    """The labels of a cell without its backbone; the last three are set where a comparison sweeps steps or states."""
 
     method: str
     algorithm: str
@@ -92,7 +92,7 @@ class Resamples:
 
     @classmethod
     def of(cls, data: xr.Dataset, source: str, comparison: str = MAIN) -> "Resamples":
-        """Index the cells of what `resamples_of` returns; a ContractError if they are of several backbones."""
+        """Index the cells of `resamples_of`. Raises ContractError if they belong to several backbones."""
         backbones = sorted(set(data["backbone"].to_numpy()))
         if len(backbones) != 1:
             raise ContractError(f"{source}: cells of {len(backbones)} backbones; make one file for each")
@@ -107,9 +107,9 @@ class Resamples:
 
 
 def resamples_behind(cube: Path, *names: str) -> Resamples:
-    """Some confidences of a metric cube on every resample, computed anew from the predictions behind it, by their
-    names, such as "cocal-binary" and "length+platt-all". The cube of the baselines has too many for a file of all.
-    Raises ContractError if the cube or its predictions are missing or damaged, or lack one of the confidences."""
+    """The resampled metrics of the named confidences of a metric cube, such as "cocal-binary" and "length+platt-all",
+    recomputed from its predictions. The cube of the baselines has too many to keep the resamples of all. Raises
+    ContractError if the cube or its predictions are missing or damaged, or lack one of the confidences."""
     facts = read_dataset(cube).attrs
     settings, study = json.loads(facts["settings"]), cube.parents[2]
     frames = [read_frame(study / file, PREDICTIONS) for file in json.loads(facts["parents"])]
@@ -121,7 +121,7 @@ def resamples_behind(cube: Path, *names: str) -> Resamples:
 
 
 def read_resamples(path: Path) -> Resamples:
-    """Read the file of a comparison, whose name is that of its backbone, a hyphen and the comparison. Raises
+    """Read the file of a comparison, which is named after its backbone, followed by a hyphen and the comparison. Raises
     ContractError if the file is missing or damaged, or holds cells of several backbones."""
     resamples = Resamples.of(read_dataset(path), str(path))
     return replace(resamples, comparison=path.stem.removeprefix(resamples.backbone).removeprefix("-") or MAIN)

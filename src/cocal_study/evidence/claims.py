@@ -10,8 +10,8 @@ from cocal_study.config.parse import read_yaml, validate
 from cocal_study.evidence.predicates import Predicate
 
 Kind = Literal["direction", "ranking", "count", "ratio"]
-"""The statement of a claim: one thing is better or greater than another, has a place among all, or holds in so many
-cases; or a ratio of two numbers."""
+"""What a claim states: that one thing is better or greater than another, a rank among all, the number of cases in which
+something holds, or a ratio of two numbers."""
 
 
 class Scope(Model):

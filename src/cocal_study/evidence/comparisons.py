@@ -20,7 +20,7 @@ OURS = ("cocal-binary", "cocal-group")
 SIGNIFICANT = 0.05
 """Level of the tests, after Holm's adjustment."""
 COLUMNS = ("dataset", "method", "baseline", "metric")
-"""The columns that tell comparisons apart."""
+"""The columns that identify a comparison."""
 
 
 def estimate(resamples: Resamples, key: Key, metric: str) -> Estimate:
@@ -49,17 +49,17 @@ def final_key(method: str, step: int, dataset: str) -> Key:
 
 
 def at_chance(resamples: Resamples, key: Key) -> bool:
-    """True if the confidence of a method is constant or at chance; without resamples nobody knows. Raises ContractError
-    if there is no such cell."""
+    """True if the confidence of a method is constant or at chance; False without resamples. Raises ContractError if
+    there is no such cell."""
     if not resamples.data.sizes["resample"]:
         return False
     estimates = (estimate(resamples, key, metric) for metric in ("mean_confidence", "auroc"))
-    over_questions = (Estimate(number.value, number.resampled) for number in estimates)  # as the tables' own intervals
+    over_questions = (Estimate(number.value, number.resampled) for number in estimates)  # as in the tables
     return degenerate(*(number.interval(resamples.level) for number in over_questions))
 
 
 def pairs_in_table(methods: Sequence[str]) -> list[tuple[str, str]]:
-    """The pairs in tables/comparisons: each of our methods with each baseline; our two variants once."""
+    """The pairs in tables/comparisons: each variant of CoCal with each baseline, and the two variants once."""
     ours = [name for name in OURS if name in methods]
     return [
         (method, baseline)
@@ -71,8 +71,8 @@ def pairs_in_table(methods: Sequence[str]) -> list[tuple[str, str]]:
 
 def table_of(resamples: Resamples, methods: Sequence[str], step: int, datasets: Sequence[str]) -> pd.DataFrame:
     """The differences of tables/comparisons on some data sets and macro averages, as `compare` returns them, with the
-    adjusted p-values (column p_holm), and the column degenerate, which is true where one of both confidences is
-    degenerate and the metric one of confidence."""
+    adjusted p-values (column p_holm), and the column degenerate, which is true where the metric is one of confidence
+    and one of the two confidences is degenerate."""
     pairs = [
         (final_key(method, step, dataset), final_key(baseline, step, dataset))
         for dataset in datasets
@@ -100,11 +100,11 @@ def compare(resamples: Resamples, pairs: Iterable[tuple[Key, Key]], metrics: Seq
 
     Whole questions are resampled, and both methods share the resamples. So methods are paired on their responses where
     these are the same, and on the questions otherwise. Accuracies of the same responses are not compared. Raises
-    ContractError if there is no such cell, or the methods answer other questions.
+    ContractError if there is no such cell, or the methods answer different questions.
 
     Args:
         pairs: A method and its baseline, as cells of one dataset.
-        metrics: Names among `COMPARED`.
+        metrics: Names of resampled metrics.
 
     Returns:
         Columns dataset, method, baseline, metric, paired ("responses" or "questions"), value (method minus baseline),
@@ -128,13 +128,13 @@ def compare(resamples: Resamples, pairs: Iterable[tuple[Key, Key]], metrics: Seq
 def separable_from_best(
     resamples: Resamples, values: pd.DataFrame, step: int, level: float = 0.05
 ) -> dict[tuple[str, str, str], str]:
-    """Tell which values of a table (columns dataset, method, metric, value) can be told from the best one of their
-    column: by dataset, method and metric of `COMPARED`, "best", which equal values share, "yes" or "no". Undefined
-    values are left out.
+    """Tell which values of a table (columns dataset, method, metric, value) differ significantly from the best one of
+    their column: "best" (which equal values share), "yes" or "no", by dataset, method and metric of `COMPARED`.
+    Undefined values are left out.
 
     Each method is tested against the best of the column, with p-values adjusted within the column (`with_holm`). The
-    best method is that with the best value, the first of several; since it is chosen by the same responses, the tests
-    call a little too many of the others separable.
+    best method is that with the best value, the first of several; because it is chosen on the same responses, the tests
+    call slightly too many of the others separable.
     """
     words: dict[tuple[str, str, str], str] = {}
     for (dataset, metric), column in values.groupby(["dataset", "metric"], sort=False):
@@ -170,6 +170,6 @@ def holm(p_values: Sequence[float]) -> np.ndarray:
 
 
 def with_holm(compared: pd.DataFrame, family: Sequence[str] = ("dataset", "metric")) -> pd.DataFrame:
-    """Add the column p_holm, p-values that are adjusted within each family. It is a column of a table, since B
-    resamples give no p-value below 2 / (B + 1), so that one family of a whole table could reject nothing."""
+    """Add the column p_holm, p-values that are adjusted within each family. A family is one column of a table: B
+    resamples give no p-value below 2 / (B + 1), so a whole table as one family could reject nothing."""
     return compared.assign(p_holm=compared.groupby(list(family), sort=False)["p"].transform(holm))

@@ -32,8 +32,8 @@ class Estimate:
     def __sub__(self, other: "Estimate | float") -> "Estimate":
         """The paired difference.
 
-        Seeds are paired too, since a companion's seed draws its first weights; a method without seeds has one number
-        for all. Raises ContractError if both have resamples, but of other questions or in another number.
+        Seeds are paired too, because a companion's seed draws its initial weights; a method without seeds has one
+        number for all. Raises ContractError if both have resamples, but of different questions or different in number.
         """
         if not isinstance(other, Estimate):
             return Estimate(self.value - other, self.resampled - other, self.by_seed - other, self.questions)
@@ -63,8 +63,8 @@ class Estimate:
         return self - Estimate(other.value, other.resampled, other.by_seed, self.questions)
 
     def _varied(self) -> np.ndarray:
-        """The resamples, each with the deviation of a mean over seeds that are drawn with replacement: the variance of
-        the questions and that of the mean over the seeds."""
+        """The resamples, each plus the deviation of a mean over seeds that are drawn with replacement, so that they
+        have the variance of the questions and that of the mean over the seeds."""
         n = self.by_seed.size
         if n < 2 or not self.resampled.size or np.isnan(self.by_seed).any():
             return self.resampled
@@ -72,8 +72,8 @@ class Estimate:
         return self.resampled + np.random.default_rng(0).choice(deviations, (self.resampled.size, n)).mean(axis=1)
 
     def interval(self, level: float) -> tuple[float, float]:
-        """The percentile interval over questions and seeds, centred on the number as that of every metric; the number
-        itself without resamples, and NaN if no resample defines it."""
+        """The percentile interval over questions and seeds, centred on the number like that of every metric. Both ends
+        are the number itself without resamples, and NaN if no resample defines it."""
         if not self.resampled.size:
             return self.value, self.value
         lower, upper = centred_interval(np.array([self.value]), self._varied()[None], level, least=-np.inf, most=np.inf)
@@ -83,8 +83,8 @@ class Estimate:
         """The two-sided bootstrap p-value of the hypothesis that the number is zero.
 
         It is twice the share of the resamples, centred on the number, that lie on the other side of zero or on it. The
-        sample itself counts as one more, so that B resamples give no less than 2 / (B + 1). Of equal methods, about one
-        in twenty is found different at 5 %; of ECEs on responses of their own, fewer. NaN without resamples.
+        sample itself counts as one more, so that B resamples give no less than 2 / (B + 1). At 5 %, about one in twenty
+        pairs of equal methods is found different; fewer ECEs of different responses are. NaN without resamples.
         """
         varied = self._varied()
         defined = varied[~np.isnan(varied)]

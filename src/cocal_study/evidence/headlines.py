@@ -1,7 +1,7 @@
-"""The paper's headline claims, the comparisons that each rests on, and the words that the numbers give them.
+"""The paper's headline claims, the comparisons that each rests on, and the verdicts that follow from the numbers.
 
-Every comparison is a difference of two numbers of the main table, or of its counterpart on factual questions, so that
-a reader can recompute it. The claims that the paper makes in words, with all of their margins, are those of
+Every comparison is a difference of two numbers of the main table, or of its counterpart on factual questions, so that a
+reader can recompute it. The claims that the paper makes in words, with all of their margins, are those of
 tables/claims.
 """
 
@@ -28,21 +28,21 @@ CENTRAL = "CoCal beats PostCal"
 """Beginning of the headlines on which the paper rests: each companion of CoCal against PostCal's with its target."""
 COMPARABLE = "CoCal ranks answers about as well as SelfConsis"
 YES, NO, UNDECIDED = "yes", "no", "undecided"
-"""Beginnings of the words of headlines."""
+"""The words with which the verdicts on headlines begin."""
 NAMES = {"accuracy": "accuracy", "ece": "ECE", "auroc": "AUROC"}
 """Names of the metrics in words."""
 NUMBERS = ("value", "lower", "upper", "replicates", "positive")
-"""What is told of a difference: its mean with the interval, how many replicates there are, and in how many it is
-positive; NaN where there are none."""
+"""The numbers of a difference: its mean with the interval, the number of replicates, and the number of those in which
+it is positive; NaN where there are none."""
 KEYS = ["dataset", "method", "metric"]
-"""The columns that tell the rows of a main table apart."""
+"""The columns that identify the rows of a main table."""
 SECOND = "second_"
 """Prefix of the columns with the same numbers under the second sampling."""
 _NEAR = 2 / 3
 """A baseline is nearer to chance than the paper's where its AUROC lies less than this share of the paper's distance
 above one half, the rule of the required conditions (tables/conditions)."""
 _FEW = 3
-"""Fewer replicates have no say, since an interval over two of them excludes nothing."""
+"""Fewer replicates than these are not used, because an interval over two of them excludes nothing."""
 _BASELINES = ("rlcr", "dcpo")
 
 
@@ -56,12 +56,12 @@ class Pair(NamedTuple):
 
     @property
     def case(self) -> Case:
-        """The case in which a study reads it."""
+        """The case for which a source reads its numbers."""
         return Case("first", self.dataset, PAPER_STAGES[-1], None, MAIN)
 
     @property
     def confident(self) -> tuple[str, ...]:
-        """The methods whose confidence it compares; a comparison with chance says itself what is at chance."""
+        """The methods whose confidences it compares; none for accuracies, and none in a comparison with chance."""
         return () if self.metric == "accuracy" or self.baseline == CHANCE else (self.method, self.baseline)
 
 
@@ -79,10 +79,10 @@ HEADLINES = {
     COMPARABLE: _pairs("cocal-binary", ["self-consistency"], "auroc"),
     "CoCal transfers to factual questions": _pairs("cocal-binary", [CHANCE], "auroc", dataset=FACTUAL),
 }
-"""The claims of the abstract and of section 6, in the paper's order, with the comparisons that each rests on, beside
-the two comparisons of table 1 that no sentence of it makes."""
+"""The claims of the abstract and of section 6, in the paper's order, with the comparisons that each rests on, and two
+comparisons of table 1 that no sentence of the paper makes."""
 TOLERANCE = {COMPARABLE: 0.02}
-"""How far a comparison may fall short; that of the claim `selfconsis-comparable-auroc` in config/paper/claims.yaml."""
+"""How far a comparison may fall short, as in the claim `selfconsis-comparable-auroc` (config/paper/claims.yaml)."""
 
 
 class Sampled(NamedTuple):
@@ -116,9 +116,8 @@ def headline_rows(
         shares for accuracies; `NUMBERS`: over replicates the mean difference with the interval of Student's t, or
         without replicates the study's own one with its paired bootstrap interval; at_chance: the methods of the
         comparison whose confidence is at chance; baseline_auroc and paper_baseline_auroc, where confidences are
-        compared; word, the verdict on the whole claim, which adds what a second sampling says where this is another
-        word; and, of the second sampling, the same `NUMBERS` with `SECOND` before their names. NaN where there is no
-        number.
+        compared; word, the verdict on the whole claim, which adds that of the second sampling where it differs; and the
+        `NUMBERS` of the second sampling, with `SECOND` before their names. NaN where there is no number.
     """
     rows = []
     for title, pairs in HEADLINES.items():
@@ -165,9 +164,9 @@ def word_of(rows: Sequence[Mapping], tolerance: float = 0.0) -> str:
     """The verdict on a claim by the intervals of its differences.
 
     It is "yes" if all of them lie above zero (or above what the claim tolerates), "no" if one lies below, and otherwise
-    "undecided". A "yes" over baselines at chance, or nearer to it than the paper's, says so. A word on each baseline
-    follows where baselines fare differently, or else one on each metric. A claim that is undecided says in addition
-    where the intervals exclude a lead as large as the paper's.
+    "undecided". A "yes" over baselines at chance, or nearer to it than the paper's, says so. Where the verdicts differ
+    between baselines, or else between metrics, they are listed. An undecided claim also names the metrics in which the
+    intervals exclude a lead as large as the paper's.
     """
     if not all(row["lower"] < row["upper"] for row in rows):
         return f"{UNDECIDED}, without intervals"
@@ -211,7 +210,7 @@ def _part_word(rows: Sequence[Mapping], tolerance: float) -> str:
 
 
 def first_word(rows: Sequence[Mapping], tolerance: float) -> str:
-    """The word of the intervals alone: `YES`, `NO` or `UNDECIDED`."""
+    """The verdict by the intervals alone: `YES`, `NO` or `UNDECIDED`."""
     if any(row["upper"] < -tolerance for row in rows):
         return NO
     return YES if all(row["lower"] > -tolerance for row in rows) else UNDECIDED
@@ -224,7 +223,7 @@ def values_of(frame: pd.DataFrame | None, prefix: str) -> pd.DataFrame:
 
 
 def rows_of(frames: Sequence[pd.DataFrame], dataset: str, *rows: tuple[str, str]) -> list[np.ndarray] | None:
-    """The values of rows, which are a method and a metric, float64 [replicates], in the first table that has all."""
+    """The values of rows (method and metric), float64 [replicates] each, in the first table that has them all."""
     for frame in frames:
         if all((dataset, *row) in frame.index for row in rows):
             return [frame.loc[(dataset, *row)].to_numpy(np.float64) for row in rows]
@@ -239,11 +238,11 @@ def difference(pair: Pair, frames: Sequence[pd.DataFrame]) -> np.ndarray | None:
 
 
 def judged(values: pd.DataFrame, refused: Collection[int], level: float = 0.95) -> pd.DataFrame:
-    """All comparisons of the headlines as one family, without and with the replicates that conditions refuse.
+    """Test all comparisons of the headlines as one family, without and with replicates that the conditions refuse.
 
     Args:
         values: The numbers of main tables by `KEYS`, a column for each replicate, named by its number.
-        refused: The numbers of the refused ones.
+        refused: The numbers of the refused replicates.
         level: Coverage of the intervals, of Student's t.
 
     Returns:
@@ -281,7 +280,7 @@ def _read(reader: Reader, pair: Pair) -> float:
 
 
 def _alone(pair: Pair, reader: Reader) -> tuple[float, ...]:
-    """The difference in one study, or in the paper, whose interval is the number itself."""
+    """The `NUMBERS` of the difference in one study, or in the paper, where the interval is the number itself."""
     try:
         if pair.baseline == CHANCE:
             estimate = reader.read(Quantity(pair.metric, pair.method, pair.case)) - 0.5
@@ -294,14 +293,14 @@ def _alone(pair: Pair, reader: Reader) -> tuple[float, ...]:
 
 
 def at_chance(pair: Pair, frames: Sequence[pd.DataFrame], level: float) -> list[str]:
-    """Methods whose AUROC over replicates has an interval that holds one half, or whose mean confidence has none."""
+    """Methods whose AUROC over replicates has an interval that holds one half, or whose mean confidence is constant."""
     names = ("mean_confidence", "auroc")
     rows = {method: rows_of(frames, pair.dataset, *((method, name) for name in names)) for method in pair.confident}
     return [name for name, both in rows.items() if both and degenerate(*(over(row, level)[1:3] for row in both))]
 
 
 class Unread(Reader):
-    """A source without numbers, beside what was gathered."""
+    """A source without numbers, for use where only gathered replicates are read."""
 
     def read(self, quantity: Quantity) -> Estimate:
         raise NotAssessableError("nothing but replicates is read")

@@ -1,9 +1,9 @@
 """What is kept of a replicate in one small file, from which its metrics follow without a model: labels, lengths and
-questions of the responses, before and after training and under both samplings. For each confidence it keeps the order
-of a set's responses and each bin's mean.
+questions of the responses, before and after training and under both samplings. For each confidence, the order of a
+set's responses and the mean of each bin are kept.
 
-The values themselves would take four times the space. Nor does any metric tell responses apart that are neighbours in
-the order, of one label and of one bin, so that these share a level. Only the levels are kept, and every metric follows
+The values themselves would take four times the space. No metric distinguishes responses that are neighbours in the
+order and have the same label and bin, so they share a level. Only the levels are kept, and every metric follows
 exactly: the calibration error from the bins, both AUROCs from the pairs of a correct and a wrong response.
 """
 
@@ -31,16 +31,16 @@ from cocal_study.planning.results import predictions_file, responses_file
 from cocal_study.store.contracts import PREDICTIONS
 
 SAMPLINGS = {"own": "", "second": SECOND}
-"""The samplings of the evaluation, by the ends of the names of their files."""
+"""The samplings of the evaluation, each with the suffix in the names of its files."""
 LENGTH = "length"
-"""Name of the confidence that is less the longer a response is, which only ranks responses."""
+"""Name of the confidence that decreases with the length of a response; it only ranks responses."""
 _INVALID = 2**16 - 1
 _ABOUT = "about.json"
 _RESPONSE = ["dataset", "response_id"]
 
 
 def keep(study: Study, folder: Path, output: Path) -> None:
-    """Write what is kept of a finished study, whose results lie in a folder, for its main backbone. Raises
+    """Write what is kept of a finished study, whose results lie in `folder`, for its main backbone. Raises
     ContractError if predictions or responses are missing or damaged."""
     about: dict[str, Any] = {"study": study.study, "bins": study.metrics.bins, "parts": {}}
     about["groups"] = plan.macro_averages(study, study.main_backbone)
@@ -68,9 +68,9 @@ def keep(study: Study, folder: Path, output: Path) -> None:
 
 
 def recomputed(path: Path) -> pd.DataFrame:
-    """The metrics of what is kept in a file: the columns `NUMBERS` and value, as means over seeds, for every set and
-    macro average; a set has no AUROC within questions where each has one response. Raises ContractError if the file is
-    none that `keep` has written."""
+    """Recompute the metrics from a kept file: the columns `NUMBERS` and value, as means over seeds, for every set and
+    macro average; a set with one response per question has no AUROC within questions. Raises ContractError if the file
+    was not written by `keep`."""
     try:
         with zipfile.ZipFile(path) as file:
             about = json.loads(file.read(_ABOUT))
@@ -102,12 +102,12 @@ def recomputed(path: Path) -> pd.DataFrame:
 
 
 NUMBERS = ["sampling", "dataset", "method", "metric"]
-"""The columns that tell the numbers of a replicate apart."""
+"""The columns that identify the numbers of a replicate."""
 
 
 def _parts(study: Study, folder: Path) -> Iterator[tuple[str, pd.DataFrame, dict[tuple[str, int], np.ndarray]]]:
-    """The responses of a policy in one format under one sampling (columns dataset, response_id, question_id, length,
-    correct), with the name of this part and the confidences of each method and seed in them."""
+    """Yield each part, the responses of one policy in one format under one sampling: its name, the responses (columns
+    dataset, response_id, question_id, length, correct), and their confidences by method and seed."""
     backbone = study.main_backbone
     final = [cell for cell in plan.evaluated_cells(study, backbone) if cell[1] in (0, study.policy.steps)]
     for sampling, kind in SAMPLINGS.items() if study.second_sampling else [("own", "")]:
@@ -136,9 +136,9 @@ def _in_order(predictions: pd.DataFrame, rows: pd.DataFrame) -> np.ndarray:
 
 
 def _coded(confidences: np.ndarray, correct: np.ndarray, dataset: np.ndarray, bins: int) -> dict[str, np.ndarray]:
-    """What is kept of confidences (confidences, n). For each response it is the level in its set, as low and high byte,
-    uint8 (2, confidences, n), `_INVALID` for NaN. For each set and bin, (confidences, sets, bins), it is the first
-    level, uint16, and the mean, float64; the mean of an empty bin has no meaning."""
+    """Encode confidences (confidences, n). For each response, the code holds the level in its set, as low and high
+    byte, uint8 (2, confidences, n), `_INVALID` for NaN. For each set and bin, (confidences, sets, bins), it holds the
+    first level, uint16, and the mean, float64; the mean of an empty bin has no meaning."""
     sets = int(dataset.max()) + 1
     level = np.full(confidences.shape, _INVALID, np.uint16)
     first, mean = (np.zeros((len(confidences), sets, bins), dtype) for dtype in (np.uint16, np.float64))
@@ -160,8 +160,8 @@ def _coded(confidences: np.ndarray, correct: np.ndarray, dataset: np.ndarray, bi
 
 
 def _decoded(kept: dict[str, np.ndarray], bins: int) -> np.ndarray:
-    """Confidences (confidences, n) of which every metric is that of those given to `_coded`: in each bin they rise with
-    the level, by little, about the bin's mean."""
+    """Confidences (confidences, n) that have the same metrics as those given to `_coded`: in each bin they rise
+    slightly with the level, around the bin's mean."""
     low, high = kept["level"].astype(np.int64)
     level, dataset, edges = low + 256 * high, kept["dataset"].astype(np.int64), bin_edges(bins)
     room = np.minimum(kept["mean"] - edges[:-1], edges[1:] - kept["mean"]) / 2**16
@@ -188,7 +188,7 @@ def _metrics(confidence: np.ndarray, correct: np.ndarray, question: np.ndarray, 
 
 
 def _add(file: zipfile.ZipFile, name: str, content: bytes) -> None:
-    """Add a member without the time, so that equal contents are equal bytes."""
+    """Add a member without a time stamp, so that equal contents are equal bytes."""
     entry = zipfile.ZipInfo(name)
     entry.compress_type = zipfile.ZIP_LZMA
     file.writestr(entry, content)

@@ -2,11 +2,11 @@
 
 One rule judges all of them. A margin has a two-sided p-value, from the paired bootstrap over questions and companion
 seeds in a study and from Student's t over replicates. A case holds if all of its margins do, and the claim if all of
-its cases do, or as many as it says. That all of them are positive is an intersection-union test, which needs no
+its cases do, or as many as it demands. That all of them are positive is an intersection-union test, which needs no
 adjustment (Berger 1982); where k of n cases are enough, p-values are multiplied by n - k + 1 (Benjamini and Heller
 2008). That a margin is negative is one of many things that might speak against the claim, and so its p-value is
-adjusted over all margins of the claim (Holm). Numbers without an interval (shares, counts, times) are
-observed or not observed. A margin of a confidence that is constant or at chance counts by its numbers, and names it.
+adjusted over all margins of the claim (Holm). Numbers without an interval (shares, counts, times) are observed or not
+observed. A margin of a confidence that is constant or at chance counts like others, but names this confidence.
 """
 
 import math
@@ -28,7 +28,7 @@ OBSERVED, UNOBSERVED = "observed", "not observed"
 FAVOUR = {FAILS: 0, UNOBSERVED: 0, OPEN: 1, HOLDS: 2, OBSERVED: 2}
 """The verdicts, the less favourable first."""
 OF_CONFIDENCE = {"ece", "auroc", "brier", "log_loss", "extreme_share", "high_share", "used_bins"}
-"""Qualities of a confidence, whose margins say if a confidence in them is degenerate."""
+"""Metrics of a confidence; their margins name the confidences that are degenerate."""
 _ROUNDING = 1e-9
 """Sums of decimal fractions may miss zero by this much."""
 
@@ -67,7 +67,7 @@ class NotAssessableError(Exception):
 
 
 class Reader(ABC):
-    """A source, of which a predicate asks numbers."""
+    """A source of the numbers that predicates need."""
 
     level = 0.95
     """Confidence level of the intervals."""
@@ -90,7 +90,7 @@ class Reader(ABC):
 
 
 class Margin(NamedTuple):
-    """A number that is positive where a claim is true, with its interval, whose ends are the number if it has none."""
+    """A number that is positive where a claim is true, with its interval; without one, both ends are the number."""
 
     value: float
     lower: float
@@ -102,10 +102,10 @@ class Margin(NamedTuple):
     at_chance: str = ""
     """The methods in it whose confidence is constant or at chance, separated by commas."""
     detectable: float = math.nan
-    """Of replicates, the margin that as many would find in four of five cases; otherwise NaN."""
+    """For replicates, the margin that this many would detect in four of five cases; otherwise NaN."""
 
     def excludes(self, other: float) -> bool:
-        """True if another number lies outside of the interval; a number without one has none to tell."""
+        """True if another number lies outside of the interval; False if there is no interval."""
         return self.lower < self.upper and not self.lower <= other <= self.upper
 
 
@@ -148,8 +148,8 @@ class _Predicate(Model, ABC):
         return self.at_least or math.ceil(self.share * cases - _ROUNDING)
 
     def verdicts(self, cases: Sequence[Sequence[Margin]], level: float) -> list[list[str]]:
-        """The verdict of every margin: whether it is positive by as many tests as there are cases to choose from, or
-        negative with p-values adjusted over all margins of the claim."""
+        """The verdict of every margin: whether it is positive, by p-values multiplied by n - k + 1, or negative, by
+        p-values adjusted over all margins of the claim."""
         against = iter(holm([margin.p for case in cases for margin in case]))
         choices = len(cases) - self.needed(len(cases)) + 1
         tested = [[(margin, next(against), choices * margin.p) for margin in case] for case in cases]
@@ -166,8 +166,8 @@ class _Predicate(Model, ABC):
         return HOLDS if margin.value > 0 else FAILS
 
     def decide(self, cases: Sequence[Sequence[Margin]], level: float) -> tuple[Margin, str]:
-        """The deciding margin, and the verdict, which is its own. The margin of a case is its least favourable one, by
-        its verdict and then by its value. That of the claim is the margin of the last case that it needs."""
+        """The deciding margin and its verdict, which is the claim's. A case is decided by its least favourable margin,
+        by verdict and then by value. If the claim needs k cases, the k-th most favourable one decides it."""
         judged = zip(cases, self.verdicts(cases, level), strict=True)
         return self.deciding([list(zip(*case, strict=True)) for case in judged])
 

@@ -95,7 +95,7 @@ def read_published(folder: Path) -> Published:
 
 
 def _cells(path: Path, numbers: dict | None, sets: dict[str, str]) -> Iterator[Printed]:
-    """The values of a table; of one of accuracy and confidence quality, `numbers` are its backbone, step and macro
+    """The values of a table. If it shows accuracy and confidence quality, `numbers` holds its backbone, step and macro
     average, and `sets` the data sets by their titles."""
     if not path.is_file():
         raise ContractError(f"{path}: no such table, but tables.yaml names it: restore it from the repository")

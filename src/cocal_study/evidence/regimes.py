@@ -27,10 +27,10 @@ PAIRS = {"binary": ("cocal-binary", "postcal-binary"), "group": ("cocal-group", 
 SCORES = ("ece", "brier", "auroc")
 """Metrics whose margins are compared."""
 BESIDE = ("token-probability",)
-"""Methods that need no companion, measured beside them where a point has them."""
+"""Methods without companions, which are measured as well where a point has them."""
 RECALIBRATED = ("linear-binary", "token-probability+platt-all")
-"""Baselines that learn from the same rollouts, by their names in the cube of tables/recalibrated, where a point has it:
-the linear probe, and the policy's token probability after Platt scaling."""
+"""Baselines that learn from the same rollouts, by their names in the cube of tables/recalibrated, if a point has this
+cube: the linear probe, and the policy's token probability after Platt scaling."""
 MEASURED = ("accuracy", "mean_confidence", "ece", "brier", "log_loss", "auroc")
 _PLACE = ["axis", "level", "replicate"]
 COLUMNS = (*_PLACE, "method", "rollout_accuracy", "final_accuracy", "learnt", "learnt_right", *MEASURED)
@@ -44,7 +44,7 @@ COLUMNS = (*_PLACE, "method", "rollout_accuracy", "final_accuracy", "learnt", "l
 
 
 def measured(regimes: Path, number: int, folder: Path) -> pd.DataFrame:
-    """The measured points of a replicate of a file of regimes, whose folder has one of results for every point: the
+    """The measured points of a replicate of a file of regimes; `folder` holds a folder of results for every point: the
     columns `COLUMNS`, in the order of the axes and their levels; the unchanged point is on every axis. Raises
     ContractError if a point is not finished."""
     content, studies = read_regimes(regimes), studies_of(regimes, number)
@@ -59,7 +59,7 @@ def measured(regimes: Path, number: int, folder: Path) -> pd.DataFrame:
 
 
 def _point(study: Study, folder: Path) -> Iterator[tuple]:
-    """The row of every method at one point; methods without companions have what CoCal's companion learnt from."""
+    """The row of every method at one point; methods without companions have the training data of CoCal's."""
     backbone, step = study.main_backbone, study.policy.steps
     cube_file = folder / metrics_file(backbone)
     if not cube_file.exists():
@@ -86,8 +86,8 @@ def _point(study: Study, folder: Path) -> Iterator[tuple]:
 
 
 def together(points: pd.DataFrame, others: pd.DataFrame) -> pd.DataFrame:
-    """The points of all replicates, in the order of axes, levels and replicates; `others` give way where both have one.
-    Raises ContractError if the others have other conditions, so that they are of another file of regimes."""
+    """The points of all replicates, in the order of axes, levels and replicates; where both have a replicate, that of
+    `others` is dropped. Raises ContractError if the others have other conditions, that is, another file of regimes."""
     kept = others[~others["replicate"].isin(points["replicate"].unique())]
     order, before = (frame[_PLACE[:2]].drop_duplicates(ignore_index=True) for frame in (points, kept))
     if len(kept) and not before.equals(order):

@@ -21,7 +21,7 @@ from cocal_study.planning.costs import Cost, Latency
 from cocal_study.planning.results import ORDERS
 
 PAPER_STAGES, PAPER_EARLY, PAPER_BUDGETS = (40, 80, 120), (5, 10, 20, 30, 40), (1, 2, 5, 10, 20, 40, 80, 120)
-"""The paper's steps, which a study's stand for by their place."""
+"""The paper's steps; those of a study stand for the ones at the same positions."""
 TIMES = {
     "training_seconds": ("Training: LLM (h)", 3600.0),
     "sampling_seconds": ("Training: Sampling (h)", 3600.0),
@@ -45,7 +45,7 @@ _SHARES = {
 }
 """Quantities of the confidences of a seed, by their ten bins."""
 _LEAST_BLOCKS = 8
-"""Fewest blocks of a backbone whose first quarter and second half are groups of layers."""
+"""Least number of blocks of a backbone that has early layers (first quarter) and late ones (second half)."""
 _DOMAINS = {"macro-mathematics": "Math", "macro-factual": "HonestyBench"}
 
 
@@ -130,8 +130,8 @@ class StudySource(Reader):
         return self.resamples[0].level if self.resamples else Reader.level
 
     def variants(self, method: str, case: Case) -> list[str]:
-        """The methods of a name: of a group of layers, one for each of them. Early layers lie in the first quarter of
-        the blocks, middle-to-late ones in the second half."""
+        """The methods that a name stands for; a group of layers stands for one method per layer. Early layers lie in
+        the first quarter of the blocks, middle-to-late ones in the second half."""
         name, _, states = method.partition("@")
         if states not in _LAYERS:
             return [method]

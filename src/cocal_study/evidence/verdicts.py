@@ -50,11 +50,11 @@ class Judged(NamedTuple):
     """The deciding margin, positive where the claim is true."""
     verdict: str
     reason: str
-    """Why there is no verdict by numbers, or what there is to say about it."""
+    """Why there is no verdict by numbers, or a remark on the verdict."""
     every: Sequence[tuple[int, Margin, str]] = ()
     """Every margin with the number of its case and its own verdict."""
     values: pd.DataFrame | None = None
-    """Values of every margin in every replicate, by case and label, if these are the source."""
+    """Values of every margin in every replicate, by case and label, if the replicates are the source."""
 
 
 def cases_of(claim: Claim) -> list[Case]:
@@ -75,7 +75,7 @@ def is_measured(claim: Claim) -> bool:
 
 
 def judge(claim: Claim, reader: Reader) -> Judged:
-    """What a source says of a claim."""
+    """Judge a claim by the numbers of a source."""
     if claim.predicate is None:
         return Judged(_NOTHING, UNDER_SPECIFIED if claim.reason else NOT_ASSESSABLE, claim.reason or claim.cannot_fail)
     try:
@@ -95,7 +95,7 @@ def _decided(predicate: Predicate, cases: Sequence[Sequence[Margin]], level: flo
         for pair in zip(case, said, strict=True)
     ]
     chance = [name for _, margin, _ in every for name in margin.at_chance.split(", ") if name]
-    names = dict.fromkeys(name.partition("@")[0] for name in chance)  # of several layers or states, the method
+    names = dict.fromkeys(name.partition("@")[0] for name in chance)  # without layers or states
     reason = f"constant or at chance: {', '.join(METHODS[name].label for name in names)}" if names else ""
     return Judged(*predicate.decide(cases, level), reason, every)
 
@@ -113,13 +113,13 @@ def judge_all(
     Returns:
         The columns `COLUMNS`, with a row for each claim and source, whose case is 0 and whose margin is "", and one for
         each margin of the study and of its replicates together, without the paper's words. Claims that compare ECEs
-        have the same again with each proper score. `value`, `lower` and `upper` are the margin, of a claim the one that
-        decides, positive where the claim is true, in the unit of its metric (shares for accuracies), with its own
-        interval of 95 %; `p` is not adjusted. Of replicates they are the mean and the interval of Student's t, and
-        `detectable` is the margin that as many replicates would find in four of five cases. `zero_excluded` and
+        have the same rows again with each proper score. `value`, `lower` and `upper` are the margin (for a claim, the
+        deciding one), positive where the claim is true, in the unit of its metric (shares for accuracies), with its own
+        interval of 95 %; `p` is not adjusted. For replicates they are the mean and the interval of Student's t, and
+        `detectable` is the margin that this many replicates would detect in four of five cases. `zero_excluded` and
         `paper_excluded` are "yes" or "no" where there is an interval and a `published` margin of the paper; `at_chance`
         names the confidences in a margin that are constant or at chance, and `positive` says in how many replicates it
-        is positive. Numbers are NaN without a verdict by numbers, and of times that the study measured, which differ
+        is positive. Numbers are NaN without a verdict by numbers, and for times that the study measured, which differ
         from run to run.
     """
     rows = []
@@ -156,8 +156,9 @@ def judge_all(
 def _shown(
     source: str, margin: Margin, case: int, stated: Mapping[tuple[int, str], float], replicates: pd.DataFrame | None
 ) -> tuple[tuple, tuple[float, float]]:
-    """The numbers of a margin and its tests beside the paper's margins of the claim (`stated`), and in how many of how
-    many replicates it is positive. The paper has no intervals, and only this study and its replicates are tested."""
+    """The numbers of a margin and its tests beside the paper's margins of the claim (`stated`), and the numbers of
+    replicates with a positive margin and of all. The paper has no intervals; only this study and its replicates are
+    tested."""
     tested = source in (STUDY, REPLICATES) and margin.lower < margin.upper
     published = stated.get((case, margin.label), math.nan) if tested else math.nan
     zero = _YES_NO[margin.excludes(0.0)] if tested else ""
@@ -175,7 +176,7 @@ def of_claims(judged: pd.DataFrame, score: str = "") -> pd.DataFrame:
 
 
 def of_families(judged: pd.DataFrame) -> pd.DataFrame:
-    """The verdicts of the families of claims that a study can judge, a row each and a column for each source.
+    """The verdicts of the families of claims that a study can judge, by family (rows) and source (columns).
 
     A family has the verdict that all of its members share, apart from those that are not assessable, and is otherwise
     mixed. Claims about costs belong to no family.
@@ -194,7 +195,7 @@ def of_families(judged: pd.DataFrame) -> pd.DataFrame:
 
 
 def _combined(claim: Claim) -> str:
-    """How the margins of a claim make its verdict."""
+    """In how many of its cases a claim has to hold, in words."""
     predicate = claim.predicate
     if predicate is None:
         return ""
@@ -219,8 +220,8 @@ def _of_other_study(claim: str, score: str, judged: pd.DataFrame) -> Judged:
 
 
 def _of_replicates(claim: Claim, score: str, replicates: pd.DataFrame | None, level: float) -> Judged:
-    """The verdict of the replicates together: the rule of a study, with replicates as the unit, and so with means of
-    the replicates and intervals of Student's t."""
+    """The verdict of the replicates together: the rule is that for a study, with replicates as the unit, so margins are
+    means over replicates with intervals of Student's t."""
     if replicates is None:
         return Judged(_NOTHING, NOT_GATHERED, "no replicates of the study have been gathered")
     every = _gathered(claim, score, replicates)
@@ -238,9 +239,9 @@ def _of_replicates(claim: Claim, score: str, replicates: pd.DataFrame | None, le
 
 
 def joined(replicates: pd.DataFrame | None, central: pd.DataFrame | None) -> pd.DataFrame | None:
-    """Gathered claims. A claim that all replicates of the central comparison could assess is judged by them, and by
-    those replicates of the whole study that they lack, since a number means the same policies in both. The other claims
-    are judged by replicates of the whole study."""
+    """Gathered claims. A claim that all replicates of the central comparison could assess is judged by these, and by
+    replicates of the whole study with other numbers, because equal numbers mean the same policies. The other claims are
+    judged by replicates of the whole study."""
     if central is None or replicates is None:
         return replicates if central is None else central
     margins = central[(central["source"] == STUDY) & (central["case"] > 0)]
@@ -252,8 +253,8 @@ def joined(replicates: pd.DataFrame | None, central: pd.DataFrame | None) -> pd.
 
 
 def completed(central: pd.DataFrame, whole: pd.DataFrame, keys: list[str], group: str) -> pd.DataFrame:
-    """Gathered rows of the central comparison with the columns of replicates that only the whole study has, for the
-    groups of rows all of which it has. `keys` tell the rows apart."""
+    """Gathered rows of the central comparison, extended by the columns of replicates that only the whole study has, in
+    those groups of rows that the whole study has completely. `keys` identify the rows."""
     columns = [name for name in whole if name not in central]
     merged = central.merge(whole[[*keys, *columns]], "left", on=keys, validate="1:1", indicator="both")
     lacking = merged.loc[merged.pop("both") != "both", group]
@@ -261,7 +262,7 @@ def completed(central: pd.DataFrame, whole: pd.DataFrame, keys: list[str], group
 
 
 def _gathered(claim: Claim, score: str, replicates: pd.DataFrame) -> pd.DataFrame:
-    """The margins of a claim that were gathered in the studies that are the replicates."""
+    """The margins of a claim that were gathered from the replicates, each of which is a study."""
     rows = replicates[(replicates["claim"] == claim.id) & (replicates["source"] == STUDY)]
     rows = rows[rows["score"] == score]
     return rows[rows["case"] > 0] if (rows["case"] > 0).any() else rows
@@ -283,8 +284,7 @@ def by_unit(
     claims: Sequence[Claim], paper: Reader, study: Reader, replicates: pd.DataFrame | None = None
 ) -> pd.DataFrame:
     """The margin that decides each claim in each unit: of ECE, of AUROC, and of shares of the responses. All sources,
-    which are given as to `judge_all`, show one comparison: that which decides for the replicates, or else for the
-    study.
+    given as for `judge_all`, show the same comparison: the one that decides by the replicates, or else by the study.
 
     The result has the columns of `COLUMNS` that tell the place, the margin up to its p-value, the verdict of the
     comparison, title and family; `margin` is one of `UNITS`.
@@ -327,7 +327,7 @@ def _numbers(rows: pd.DataFrame) -> np.ndarray:
 
 def over_replicates(values: np.ndarray, level: float, label: str, at_chance: str = "") -> Margin:
     """The mean of a margin over replicates, float64 [replicates], with interval and p-value of Student's t, and the
-    margin that as many replicates would find with this probability: `FOUND`."""
+    margin that this many replicates would detect with the probability `FOUND`."""
     from scipy.special import stdtr, stdtrit  # slow to import, and few jobs have replicates
 
     free, mean = len(values) - 1, float(values.mean())

@@ -58,7 +58,7 @@ def prepare(layout: Layout, metrics: Cube, replicates_figure: pd.DataFrame | Non
 
 
 def with_replicates(numbers: pd.DataFrame, replicates_figure: pd.DataFrame | None) -> pd.DataFrame:
-    """The rows of a figure with mean and standard deviation over the replicates and how many there are, 0 where the
+    """The rows of a figure with mean and standard deviation over the replicates and their number, which is 0 where the
     figure's gathered numbers lack the row."""
     if replicates_figure is None:
         return numbers.assign(mean=float("nan"), sd=float("nan"), replicates=0)

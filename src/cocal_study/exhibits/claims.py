@@ -36,7 +36,7 @@ ByPlace = Mapping[tuple[str, str, str], Any]
 Claims = tuple[str, Sequence[Claim]]
 """The name of a family, and its claims."""
 _PER_FLOAT = 36
-"""Most lines of a float, so that it fits its page."""
+"""Largest number of lines of a float that fits its page."""
 _SHORT = (
     "A claim holds where all margins are separably positive at 5 %, and does not hold where one is separably negative "
     "after Holm's adjustment, over questions and companion seeds in a study and with Student's t over replicates; "

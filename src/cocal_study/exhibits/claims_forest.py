@@ -57,7 +57,7 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[FigureExhibit]:
         )
 
 
-@wraps(judged, assigned=())  # which has the names of the inputs
+@wraps(judged, assigned=())  # whose signature names the inputs
 def prepare(
     layout: Layout,
     *,
@@ -66,8 +66,8 @@ def prepare(
     central: pd.DataFrame | None = None,
     **inputs: Any,
 ) -> pd.DataFrame:
-    """The margins of the claims that are about differences of metrics (`by_unit`), of a family those of the first claim
-    that has some; the other inputs are those of `readers`."""
+    """The margins of the claims about differences of metrics (`by_unit`), in a family only those of the first claim
+    that has any; the other inputs are those of `readers`."""
     drawn = [claim for claim in ledger if not is_measured(claim)]
     numbers = by_unit(drawn, *readers(layout, **inputs), joined(replicates, central))
     first = numbers.groupby("family")["claim"].transform("first")
@@ -100,7 +100,7 @@ def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:
 
 
 def _rows(ax: Axes, numbers: pd.DataFrame, claims: Sequence[str]) -> None:
-    """The margins of one unit from top to bottom, on an axis that all points fit and long intervals leave."""
+    """The margins of one unit from top to bottom, on an axis that shows all points and truncates long intervals."""
     points = numbers["value"].abs().max()
     widest = 1.12 * max(0.02, points if pd.notna(points) else 0)
     for row in numbers.itertuples():

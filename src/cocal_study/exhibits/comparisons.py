@@ -53,8 +53,8 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
 
 def prepare(layout: Layout, resamples: Resamples) -> pd.DataFrame:
     """Test the difference to every baseline on every data set and macro average. The result has the columns of
-    `cocal_study.evidence.comparisons.table_of`, in the order of the domains, of which the macro average comes last,
-    then our methods, then the baselines, then the metrics."""
+    `cocal_study.evidence.comparisons.table_of`, ordered by domains, each with its macro average last, then by our
+    methods, the baselines and the metrics."""
     datasets = [name for macro, sets in layout.domains.items() for name in (*(dataset.name for dataset in sets), macro)]
     return table_of(resamples, layout.methods, layout.step, datasets)
 

@@ -27,19 +27,19 @@ from cocal_study.planning.replicates import REQUIRED
 from cocal_study.planning.results import companion_folder, metrics_file, questions_file, responses_file, rollouts_folder
 
 _REPORTED, _SIZE = "reported", "size"
-"""Obligations beside `REQUIRED`: none, or none because the size of the study decides."""
+"""Obligations other than `REQUIRED`: none, or none because the value follows from the size of the study."""
 _NONE = float("nan")
 """A value that the paper does not state."""
 _FACTOR = 1.5
-"""A required value is at most so many times the paper's, and the paper's so many times it."""
+"""A required value is at most this many times the paper's, and at least the paper's divided by this."""
 _BEFORE = "Accuracy before training (%)"
-"""A condition that is required but where a study has a second sampling. The paper's sampling raises the accuracy of the
-embedded study's policies by 14 to 25 points over that of their rollouts, before training beyond the bound in most
-replicates; every other condition stays required, and the policies are those that were admitted before."""
+"""A condition that is required unless a study has a second sampling. The paper's sampling raises the accuracy of the
+embedded study's policies by 14 to 25 points over that of their rollouts, which before training is beyond the bound in
+most replicates. All other conditions stay required, and the same policies are admitted as before."""
 _VALID = "Valid stated confidences before training (%)"
 _RIGHT = "Right among the rollouts that are kept (%)"
 _LEAST = {_VALID: 0.9, _RIGHT: 0.5}
-"""Least required values of conditions of which the paper states no value."""
+"""Least required values of conditions for which the paper states no value."""
 _TRAINED = "Accuracy of the rollouts (%)"
 """The condition with which the second half of the table begins."""
 SAMPLING = "Sampling of the evaluation"
@@ -103,7 +103,7 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
         name
         for name in study.policy.algorithms
         if has_methods(study, _evaluated(name))
-        and (name == "grpo" or trainer_of(study, backbone, name) != "imported")  # whose rollouts are GRPO's alone
+        and (name == "grpo" or trainer_of(study, backbone, name) != "imported")  # these record only GRPO's rollouts
     ]
     domains = macro_averages(study, backbone)
     answered = [responses_file(backbone, "grpo", step, "answer", name) for name in domains.get(MATHEMATICS, [])]
@@ -163,7 +163,7 @@ def prepare(
     rows = [row for domain in layout.domains for row in _measured(layout, domain, metrics, published)]
     for part in ([*_trained(layout, tables, metrics)], [*_kept(tables, questions, companions, published)]):
         conditions = [row[0] for row in part]
-        rows += sorted(part, key=lambda row, order=conditions: order.index(row[0]))  # those of one name together
+        rows += sorted(part, key=lambda row, order=conditions: order.index(row[0]))  # rows of one condition together
     rows += [*_learnt(replayed, published)] if replayed else []
     rows += _known(layout, metrics, answered, published)
     steps, place = published.cell("hyperparameters", "Policy training: Training steps", "Value")
@@ -178,7 +178,7 @@ def prepare(
     frame = pd.DataFrame(rows, columns=["condition", "of", "metric", "matched", "paper", "value", "place"])
     frame["ratio"] = frame["value"] / frame["paper"]
     required = frame["matched"] == REQUIRED
-    chance = 0.5 * (frame["metric"] == "auroc")  # from which the distance counts
+    chance = 0.5 * (frame["metric"] == "auroc")  # the point from which distances count
     least, greatest = (chance + (frame["paper"] - chance) * factor for factor in (1 / _FACTOR, _FACTOR))
     frame["least"] = frame["condition"].map(_LEAST).fillna(least).where(required)
     frame["greatest"] = greatest.where(chance == 0, greatest.clip(upper=1)).where(required)
@@ -191,7 +191,7 @@ def _read(layout: Layout, metrics: Cube, method: str, dataset: str, metric: str)
 
 
 def _measured(layout: Layout, domain: str, metrics: Cube, published: Published) -> Iterator[tuple]:
-    """Metrics of methods, of which the macro averages over mathematics are required."""
+    """Conditions that are metrics of methods; the macro averages over mathematics are required."""
     macro = Labelled(name=domain, label="Macro average")
     asked = REQUIRED if domain == MATHEMATICS else _REPORTED
     for title, (table, method, metric) in _CONDITIONS[domain].items():
@@ -209,12 +209,12 @@ def _measured(layout: Layout, domain: str, metrics: Cube, published: Published) 
 
 
 def _evaluated(algorithm: str) -> str:
-    """The method whose responses are those of an algorithm's policy."""
+    """A method that is evaluated on the responses of an algorithm's policy."""
     return "token-probability" if algorithm == "grpo" else algorithm
 
 
 def _trained(layout: Layout, tables: Mapping[Any, pd.DataFrame], metrics: Cube) -> Iterator[tuple]:
-    """Accuracies of the rollouts up to each stage, and how much greater the last ones are than in the evaluation."""
+    """Accuracies of the rollouts up to each stage, and the last one less the accuracy in the evaluation."""
     less = "Accuracy of the last rollouts less that of the evaluation (points)"
     for name, table in tables.items():
         for stage in layout.stages:
@@ -227,7 +227,7 @@ def _trained(layout: Layout, tables: Mapping[Any, pd.DataFrame], metrics: Cube) 
 def _kept(
     tables: Mapping[Any, pd.DataFrame], questions: pd.DataFrame, companions: CompanionSpec | None, published: Published
 ) -> Iterator[tuple]:
-    """Shares of responses that reached the length limit, and shares of right ones and numbers of the others."""
+    """Shares of truncated responses; of the other responses, the number and the share of right ones."""
     cut, kept = "Cut at the length limit (%)", "Responses kept"
     for name, table in tables.items():
         right = table["correct"][~table["truncated"]]

@@ -111,7 +111,7 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
 
 
 def prepare(layout: Layout, predictions: pd.DataFrame, responses: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """Decide, and compute how good the decisions are; companions are averaged over their seeds.
+    """Make the decisions and measure their quality; companions are averaged over their seeds.
 
     There is a table of responses for each of `layout.sets`. The result has the columns part, rule, method (empty where
     a rule needs none), dataset, metric, value, lower, upper, questions and responses (per question, n; NaN for the

@@ -19,13 +19,13 @@ PAPER = "paper"
 """The source of the paper's own points."""
 RECALIBRATED = "token-probability+platt-all"
 SHOWN = {name: {**look_of(name), "label": METHODS[name].label} for name in ("cocal-binary", "postcal-binary")}
-SHOWN |= looks({"linear-binary": ("linear probe", "#8a5a1e", (4, 1, 0), "--")})  # brown, which no method is
+SHOWN |= looks({"linear-binary": ("linear probe", "#8a5a1e", (4, 1, 0), "--")})  # brown, which no method has
 SHOWN["linear-binary"]["markersize"] = 5
 SHOWN["token-probability"] = {**look_of("token-probability"), "label": "TokenProb"}
 SHOWN[RECALIBRATED] = SHOWN["token-probability"] | {"label": "TokenProb, recalibrated", "linestyle": ":"}
 SHOWN[RECALIBRATED] |= {"markerfacecolor": "white", "markeredgecolor": SHOWN[RECALIBRATED]["color"]}
 OWN = {"auroc": "token-probability", **dict.fromkeys(("ece", "brier"), RECALIBRATED)}
-"""What the policy's own probabilities say, by the metric: Platt scaling leaves the ranking as it is."""
+"""The confidence from the policy's own probabilities, by metric: Platt scaling leaves the ranking as it is."""
 _TITLES = {"auroc": "AUROC ↑", "ece": "ECE ↓", "brier": "Brier score ↓"}
 _HEIGHT = 1.32
 """Height of a panel, in inches."""
@@ -58,7 +58,7 @@ def prepare(layout: Layout, experience: pd.DataFrame, published: Published) -> p
     """The mean of every metric at every point, its differences from that of `OWN`, and the paper's own numbers: columns
     source ("study", `PAPER`, or "replicate N"), less (the method whose number is subtracted, or ""), level (questions
     per step), method, metric, learnt (responses that CoCal's companion learnt from, as mean over replicates), value,
-    lower, upper (NaN of the paper and of one replicate) and replicates."""
+    lower, upper (NaN for the paper and for one replicate) and replicates."""
     learnt = experience[experience["method"] == "cocal-binary"].groupby("level", sort=False)["learnt"].mean()
     rows = []
     for metric in SCORES:
@@ -81,7 +81,7 @@ def prepare(layout: Layout, experience: pd.DataFrame, published: Published) -> p
 
 
 def _means(layout: Layout, less: str, place: tuple[str, str, str, float], values: pd.Series) -> Iterator[tuple]:
-    """The rows of a number in several replicates: its mean, and, of a difference, each."""
+    """The rows of a number in several replicates: its mean and, for a difference, its value in each replicate."""
     if len(values):
         mean = over_replicates(values.to_numpy(), layout.level, "")
         yield "study", less, *place, *mean[:3], len(values)
@@ -125,7 +125,7 @@ def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:
 
 
 def _differences(ax: Axes, panel: pd.DataFrame) -> None:
-    """Replicates decide what the axis shows, since an interval of few of them may be far longer."""
+    """Draw differences on an axis that fits the replicates, since an interval over few of them may be far longer."""
     ax.axhline(0, color=INK, linewidth=0.6)
     bars = []
     for method, look in SHOWN.items():

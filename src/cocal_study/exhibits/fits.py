@@ -14,7 +14,7 @@ from cocal_study.exhibits.regimes import Layout, layout_of
 from cocal_study.exhibits.typesetting.grid import Block, Grid, Line
 
 LEARNERS = {"cocal-binary": "grpo", "postcal-binary": "postcal"}
-"""The companions, and whose responses they and the other learners of their rows learn from."""
+"""The companions, and the origin of the responses that they and the other learners of their rows learn from."""
 MEMBER, TOGETHER, UPDATED, SCALED = "member", "seeds together", "paper's updates", "standardised"
 PROBE, TOKENS, BOTH, RECIPE = "probe", "tokens", "states and tokens", "cocal fit"
 OWN, LENGTH = "token-probability", "length"

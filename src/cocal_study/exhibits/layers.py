@@ -17,9 +17,9 @@ from cocal_study.planning.results import metrics_file
 
 Layout = BackbonesLayout
 BACKBONE_COLOURS = ("#5b3a1e", "#b98b4e")
-"""Colours of the first and the second backbone: brown, which no method is, and dark and light in greyscale."""
+"""Colours of the first and the second backbone: brown, which no method has, one dark and one light in greyscale."""
 _FEWEST = 3
-"""Number of layers from which on there is a curve to see."""
+"""Least number of layers that make a curve."""
 _LEVEL = {"linestyle": "none", "marker": "o", "markersize": 2.9, "markerfacecolor": "white", "markeredgewidth": 0.7}
 _FINAL = {"linestyle": "none", "marker": "D", "markersize": 5, "markeredgecolor": "white", "markeredgewidth": 0.4}
 _CURVE = {"linewidth": 1.1, "marker": ".", "markersize": 2.5}
@@ -61,7 +61,7 @@ def prepare(layout: Layout, metrics: Sequence[Cube]) -> pd.DataFrame:
 
 
 def _level_with_best(case: pd.DataFrame) -> pd.Series:
-    """True for each layer of one backbone and metric that the data cannot tell from the best one, which has a value."""
+    """True for each layer of one backbone and metric that has a value and is not separable from the best one."""
     higher = BETTER[case["metric"].iloc[0]] == "higher"
     known = case["value"].notna()
     if not known.any():

@@ -98,7 +98,7 @@ def accuracy_layout(
 
 
 def rows_known_to_be_wrong(study: Study, wrong: Mapping[str, int]) -> dict[str, list[tuple[DatasetSettings, int]]]:
-    """By what became of them, the sets with rows that are known to be wrong, and how many these are."""
+    """The sets with rows that are known to be wrong and the numbers of these, by what became of the rows."""
     by_fate: dict[str, list[tuple[DatasetSettings, int]]] = {}
     for mended, fate in ((False, "as distributed"), (True, "corrected")):
         for name, count in wrong.items():
@@ -140,7 +140,7 @@ def prepare(
 ) -> pd.DataFrame:
     """The numbers of the table, one per row, as means over seeds: columns dataset, method, and those of
     `cocal_study.cubes.cells.read_cell`; and with resamples separable_from_best: "best", "yes" or "no"; "" for mean
-    confidence, which is neither good nor bad, and for undefined values. The page alone shows the replicates."""
+    confidence, which is neither good nor bad, and for undefined values. Only the page shows the replicates."""
     numbers = read_methods(metrics, layout, [column.name for column in layout.columns], layout.methods)
     if resamples is None:
         return numbers
@@ -207,7 +207,7 @@ def grid(
 
 
 def _among(numbers: pd.DataFrame, replicates: pd.DataFrame) -> dict[Place, str]:
-    """The range of every value over the replicates, and of how many this run's is above."""
+    """The range of every value over the replicates, and the number of replicates that this run lies above."""
     values = replicates.set_index(_PLACE).filter(regex=r"^replicate_\d+$")
     cells = {}
     for row in numbers.itertuples():

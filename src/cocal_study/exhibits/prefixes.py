@@ -11,7 +11,7 @@ from cocal_study.exhibits.drawing.curves import entry, looks, panel_row
 from cocal_study.exhibits.regimes import Layout, layout_of
 
 WHOLE, PREFIXES, WITH_TOKENS, OWN = "whole", "prefixes", "prefixes-and-tokens", "token-probability"
-"""Companions of whole responses, of prefixes, too, and of those that also read token probabilities; and the mean token
+"""Companions of whole responses, of prefixes as well, and of prefixes with token probabilities; and the mean token
 probability so far."""
 AUROC, SAVED = "auroc", "saved"
 COLUMNS = ("study", "backbone", "every", "method", "metric", "at", "value")

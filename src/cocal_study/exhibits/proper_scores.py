@@ -47,8 +47,8 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
 
 def prepare(layout: Layout, metrics: Cube) -> pd.DataFrame:
     """Return the scores of every set and of the macro averages; methods with seeds are averaged over them. The result
-    has the columns dataset, method, and those of `cocal_study.cubes.cells.read_cell`, in the order of the domains, of
-    which the macro average comes last, then the methods, then the scores."""
+    has the columns dataset, method, and those of `cocal_study.cubes.cells.read_cell`, ordered by domains, each with its
+    macro average last, then by methods and scores."""
     datasets = [name for macro, sets in layout.domains.items() for name in (*sets, macro)]
     return read_methods(metrics, layout, datasets, layout.methods, SCORES)
 

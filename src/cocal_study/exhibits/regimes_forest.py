@@ -105,7 +105,7 @@ def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:
 
 
 def _rows(measured: pd.DataFrame) -> dict[tuple[str, str], float]:
-    """The row of every condition, whose level is "", and of its levels, from above."""
+    """The rows, from above, of every condition (with the level "") and of its levels."""
     rows: dict[tuple[str, str], float] = {}
     at = 0.0
     for axis, part in measured.groupby("axis", sort=False):

@@ -28,7 +28,7 @@ _LINE = 0.11
 _DIAGRAM, _HISTOGRAM, _LEFT, _BETWEEN, _BELOW = 1.15, 0.42, 0.62, 0.13, 0.77
 """Heights of the panels where the page has room, and the space to their left, between them and below."""
 _NARROW = 1.6
-"""Panels that are narrower with the space beside them break their titles into lines."""
+"""Width, with the space beside it, below which a panel breaks its titles into lines."""
 _TITLE = 9.7
 """Width of the longest line of a title, in multiples of its font size."""
 
@@ -104,8 +104,8 @@ def prepare(layout: Layout, predictions: Sequence[pd.DataFrame]) -> pd.DataFrame
 
 
 def draw(numbers: pd.DataFrame, layout: Layout) -> Figure:
-    """Draw a row of panels for each data set and a column for each method; the small print below says what was measured
-    where the figure is taken out of its document."""
+    """Draw a row of panels for each data set and a column for each method; the small print below says what was
+    measured, in case the figure is taken out of its document."""
     source = f"{layout.study} study, {layout.backbone_label}, step {layout.step}"
     seeded = numbers[numbers["seeds"] > 1]
     if len(seeded):

@@ -84,8 +84,8 @@ def prepare(
     central_sampling: pd.DataFrame | None = None,
 ) -> pd.DataFrame:
     """The macro averages of the methods of the headlines under both samplings: the columns sampling ("own" or
-    "second"), dataset, method, and those of `cocal_study.cubes.cells.read_cell`. The headlines are set from what it is
-    given besides."""
+    "second"), dataset, method, and those of `cocal_study.cubes.cells.read_cell`. The other arguments serve the
+    headlines, which `grid` sets."""
     cubes = {"own": metrics, "second": second_metrics}
     read = {name: read_methods(cube, layout, layout.domains, layout.methods, METRICS) for name, cube in cubes.items()}
     return pd.concat(read, names=["sampling"]).reset_index(level=0).reset_index(drop=True)

@@ -45,7 +45,7 @@ class Layout(ClaimsLayout):
 def verdict_layout(study: Study) -> Layout:
     """The layout of both tables of headlines."""
     compared = {name for pairs in HEADLINES.values() for pair in pairs for name in pair[:2]}
-    # the main backbone and the stages are all that stands for the paper's here
+    # only the main backbone and the stages stand for those of the paper here
     nothing = {"early_steps": (), "budgets": (), "datasets": {}, "layers": {}}
     return Layout(
         **origin(study),
@@ -115,7 +115,7 @@ def _completed(central: pd.DataFrame | None, whole: pd.DataFrame | None) -> pd.D
 
 
 def _of(sampling: pd.DataFrame | None, name: str) -> pd.DataFrame | None:
-    """The rows of a gathered tables/sampling.csv that are of one sampling, as those of a main table."""
+    """The rows of one sampling in a gathered tables/sampling.csv, in the form of a main table."""
     return None if sampling is None else sampling[sampling["sampling"] == name].drop(columns="sampling")
 
 

@@ -1,8 +1,8 @@
 """The next logits of a batch of responses, token after token, with a cache of keys and values.
 
-On a processor the cache grows with the responses and loses those that have ended. On a GPU a step of a small policy
-takes some hundreds of kernels, which a processor starts more slowly than they run; there the cache keeps its place in
-memory, so that a step is recorded once and replayed.
+On a processor the cache grows with the responses and loses those that have ended. On a GPU, a step of a small policy
+takes hundreds of kernels, which a processor starts more slowly than they run; there the cache keeps its place in
+memory, so that a step can be recorded once and replayed.
 """
 
 from typing import Any
@@ -17,12 +17,12 @@ from cocal.models.loading import text_config
 from cocal.runtime.graphs import Recorded
 
 ROOM = 128
-"""Tokens that a cache with a place of its own has room for, before it is laid out anew; every step reads all of it."""
+"""Further tokens that fit into a `Fixed` cache before it is laid out anew; every step reads all of the cache."""
 
 
 class Growing:
-    """Steps with a cache that grows, which has read each response's prompt. The mask, int64 (rows, length), is 1 for
-    what may be attended to, and `position`, int64 (rows, 1), that of the last token."""
+    """Decoding steps with a growing cache, which holds each response's prompt already. The mask, int64 (rows, length),
+    is 1 where tokens may be attended to, and `position`, int64 (rows, 1), is that of the last token."""
 
     def __init__(self, model: PreTrainedModel, cache: DynamicCache, mask: Tensor, position: Tensor):
         self._model, self._cache, self._mask, self._position = model, cache, mask, position
@@ -34,13 +34,13 @@ class Growing:
         return logits_of(self._model, token[:, None], self._mask, self._position, self._cache)
 
     def keep(self, rows: Tensor) -> None:
-        """Go on with these rows alone."""
+        """Continue with these rows only."""
         self._cache.batch_select_indices(rows)
         self._mask, self._position = self._mask[rows], self._position[rows]
 
 
 class Fixed:
-    """The same steps with a cache that keeps its place until its room is used, or half of its rows have ended."""
+    """The same steps with a cache that keeps its place until its room is used up, or half of its rows have ended."""
 
     def __init__(self, model: PreTrainedModel, cache: DynamicCache, mask: Tensor, position: Tensor):
         self._model, self._cache, self._mask, self._position = model, cache, mask.bool()[:, None, None], position
@@ -49,7 +49,7 @@ class Fixed:
 
     @staticmethod
     def suits(model: PreTrainedModel, cache: DynamicCache) -> bool:
-        """True if each block attends to all that is behind, by the attention that can be told so."""
+        """True if each block attends to all earlier tokens, by an implementation of attention that accepts the mask."""
         attention = text_config(model.config)._attn_implementation
         return attention in ("sdpa", GROUPED) and all(type(layer) is DynamicLayer for layer in cache.layers)
 
@@ -70,11 +70,11 @@ class Fixed:
         self._rows = self._rows[rows]
 
     def _lay_out(self) -> None:
-        """Give the rows that go on a place of their own, with room."""
+        """Move the remaining rows into a new cache with room for further tokens."""
         rows, count = self._rows, len(self._rows)
         self._end = -(-(self._length + ROOM) // 8) * 8  # kernels would copy a mask of another length
         self._place = torch.empty(1, dtype=torch.long, device=rows.device)
-        for k, layer in enumerate(self._cache.layers):  # one after another, whose memory is freed
+        for k, layer in enumerate(self._cache.layers):  # one by one, so that the memory of each is freed
             layer.batch_select_indices(rows)
             self._cache.layers[k] = _Held(layer, self._length, self._end, self._place)
         mask = self._mask.new_zeros((count, 1, 1, self._end))
@@ -95,7 +95,7 @@ class Fixed:
 
 
 class _Held(DynamicLayer):
-    """Keys and values of a block, each (rows, heads, end, width), of which a step writes those at `place`."""
+    """Keys and values of a block, each (rows, heads, end, width), to which each step writes at index `place`."""
 
     keys: Any
     values: Any

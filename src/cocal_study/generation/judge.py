@@ -182,8 +182,8 @@ class LlmJudge:
     def _equivalent(
         self, pairs: list[Rows], answers: Sequence[str | None], questions: Sequence[str]
     ) -> list[bool | None]:
-        """Whether the answers of each pair of rows are equivalent: None without a verdict, False if one is too long. Of
-        two orders, one that says no is enough, and otherwise one without a verdict."""
+        """Whether the answers of each pair of rows are equivalent: None without a verdict, False if one is too long.
+        With both orders, one "no" gives False, and otherwise one reply without a verdict gives None."""
         said = [answer or "" for answer in answers]
         asked = [pair for pair in pairs if max(len(said[row]) for row in pair) <= LONGEST]
         orders = [[(a, b) for a, b in asked]]

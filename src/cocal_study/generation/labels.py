@@ -43,7 +43,7 @@ def read_rollouts(folder: str | Path, questions: str | Path, steps: int) -> pd.D
 
 
 def read_prompts(folder: str | Path, questions: str | Path, steps: int) -> pd.DataFrame:
-    """Return the `prompts_of` what `read_rollouts` reads, with length 1 in every row (appendix F.4)."""
+    """Return `prompts_of` the rollouts that `read_rollouts` reads, with length 1 in every row (appendix F.4)."""
     return prompts_of(read_rollouts(folder, questions, steps)).assign(length=1)
 
 

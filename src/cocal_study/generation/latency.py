@@ -103,7 +103,7 @@ def measure_latency(
         generator: Engine of the policy that answers all questions of the largest set at once (E.2).
         pre, post: Companions that read the state of the last prompt token, and those of a response.
         settings: Sampling parameters of the evaluation, and the pool of self-consistency.
-        timing: What is timed how often. As many responses as the generator decodes together are its warm-up.
+        timing: What is timed how often. The generator warms up on as many responses as it decodes together.
         kept: JSON file of the times to confidence that an earlier attempt has measured on this device, which are not
             measured again; it gets those of each set as soon as they are known.
     """
@@ -150,7 +150,7 @@ def measure_latency(
     pooled = min(timing.pool_questions or asked, asked)
 
     def generate(samples: int, count: int) -> float:
-        """Seconds per prompt when so many of the set are submitted at once, after one batch of warm-up."""
+        """Seconds per prompt when `count` of the set are submitted at once, after one batch of warm-up."""
         prompts = [largest.prompts[row * asked // count] for row in range(count)]
         sampling = Sampling.of(settings, largest.max_response_length, samples)
         seeds = sampling_seeds(f"latency/{name}", settings.seed, len(prompts), samples)

@@ -95,7 +95,7 @@ class StepCheckpoints:
         return list(self._found.values())
 
     def state(self) -> dict[str, tuple[int, int]]:
-        """The states of all weight files, which differ between sets of policies."""
+        """The file states of all weight files, which identify the set of policies."""
         return file_states(file for folder in self.folders for file in sorted(folder.glob("*.safetensors")))
 
 

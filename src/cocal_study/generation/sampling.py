@@ -123,7 +123,7 @@ def judge_sets(
     """Judge the sets that were not judged yet; a new judge or a corrected answer needs no new responses.
 
     The verdicts of each judge get a subfolder of the working folder of `sample_sets`, relative to which the file of
-    each set is returned. Engine and judge are added to the provenance of each set's responses, the attributes.
+    each set is returned. Engine and judge are added to the provenance of each set's responses, `attributes`.
     """
     folder = f"judged-{digest(judging.settings | {'golds': golds})}"
     with judging.open(cache) as judges:

@@ -181,7 +181,7 @@ def _load(settings: VllmSettings, checkpoint: Path) -> Any:
         check_compiler("engine")
     from vllm import LLM
 
-    # since 0.29, GPUs would take the second one, with which none of this was tried; vLLM means to drop the first
+    # since 0.29, GPUs would use the second, with which this code was never tried; vLLM plans to drop the first
     logging.info("vLLM with its %s model runner", "first" if os.environ[SECOND_RUNNER] == "0" else "second")
     return LLM(
         str(checkpoint),
@@ -190,7 +190,7 @@ def _load(settings: VllmSettings, checkpoint: Path) -> Any:
         generation_config="vllm",  # the checkpoint's own sampling defaults are ignored
         dtype="float32" if cpu else "bfloat16",
         enforce_eager=cpu or settings.eager,
-        # vLLM's build for processors dies of a seeded request whose prompt is read in several steps
+        # vLLM's build for processors crashes on a seeded request whose prompt is read in several steps
         enable_chunked_prefill=False if cpu else None,
         kv_cache_memory_bytes=_CPU_CACHE_BYTES if cpu else None,
         tensor_parallel_size=settings.tensor_parallel,
@@ -206,7 +206,7 @@ def _load(settings: VllmSettings, checkpoint: Path) -> Any:
 
 @contextmanager
 def _within(seconds: float) -> Iterator[None]:
-    """Raise EngineError in the block once it has taken so many seconds; vLLM itself waits for ever."""
+    """Raise EngineError in the block once it has taken `seconds` seconds; vLLM itself waits forever."""
 
     def late(*_: object) -> None:
         raise EngineError(
@@ -225,7 +225,7 @@ def _within(seconds: float) -> Iterator[None]:
 @contextmanager
 def _failures(doing: str) -> Iterator[None]:
     """Turn vLLM's errors into ours: it raises ValueError or an error of its own for what it refuses, and for a cache
-    that is too small. Of its workers on several GPUs, which print their errors, it only says that they failed."""
+    that is too small. About its workers on several GPUs, which print their errors, it only says that they failed."""
     try:
         yield
     except (ConfigError, ContractError, EngineError):

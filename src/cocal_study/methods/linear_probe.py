@@ -73,8 +73,8 @@ def learn(target: Target | None, training: LabelledStates, validation: LabelledS
 
 
 def penalised(penalty: float, states: np.ndarray, targets: np.ndarray) -> LinearProbe:
-    """The probe of one of the penalties. The states are standardised, which the companions do by the normalisation of
-    their first layer."""
+    """Fit the probe with one penalty. The states are standardised, as by the normalisation in a companion's first
+    layer."""
     mean, spread = states.mean(axis=0, dtype=np.float64), states.std(axis=0, dtype=np.float64)
     spread[spread == 0] = 1.0
     standard = ((states - mean) / spread).astype(np.float32)

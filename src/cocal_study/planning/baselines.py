@@ -21,7 +21,7 @@ Basis = Literal["all", "last", "resampled"]
 CALIBRATIONS: dict[str, tuple[Kind, Basis]] = {
     f"{kind}-{basis}": (kind, basis) for basis in get_args(Basis) for kind in get_args(Kind)
 }
-"""The calibrations by name; a score as it is has the name "raw" in their place."""
+"""The calibrations by name; "raw" stands for a score as it is."""
 
 BASELINES = {baseline.name: baseline for baseline in declared_baselines()}
 """All baselines by name, in the order of the table."""
@@ -33,8 +33,8 @@ def named(baseline: str, calibration: str) -> str:
 
 
 def learns_from(baseline: str, basis: Basis) -> bool:
-    """True if a baseline is recalibrated on a basis. On rollouts all are but PostCal; on PostCal's responses, CoCal
-    and PostCal alone."""
+    """True if a baseline is recalibrated on a basis. On rollouts, all are except PostCal; on PostCal's responses, only
+    CoCal and PostCal are."""
     reader = BASELINES[baseline].reader
     return reader in ("rollouts", "resampled") if basis == "resampled" else reader != "resampled"
 

@@ -1,4 +1,4 @@
-"""A bundle: what of a study others reuse, which of its files it holds, and how it is checked.
+"""A bundle, the part of a study that others reuse: which files it holds, and how it is checked.
 
 Its files have the places that they have in the study. `provenance.json` lists all of them with their digests
 (`cocal_study.provenance.whole_folders`), and says who made them.
@@ -19,8 +19,8 @@ from cocal_study.provenance.whole_folders import is_inside, whole_files
 STAGE, STUDY_FILE = "publish", "study.yaml"
 WITHHELD = {name: name for name in ("responses", "rollouts", "questions")}
 WITHHELD |= {"answered": "responses", "asked": "questions", "lengths": "responses"}
-"""Kinds of an exhibit's inputs that a bundle leaves out, with what they are: texts of questions and of responses, and
-what is too large."""
+"""Kinds of an exhibit's inputs that a bundle leaves out, each with its name in messages: texts of questions and of
+responses, and files that are too large."""
 
 
 def cube_jobs(study: Study, wanted: Iterable[str]) -> list[dict[str, Any]]:
@@ -36,7 +36,7 @@ def cube_outputs(job: dict[str, Any]) -> list[str]:
 
 
 class Bundle(NamedTuple):
-    """A bundle whose files are whole."""
+    """A bundle whose files have been checked."""
 
     files: dict[str, str]
     """SHA-256 of each file by its place."""

@@ -99,8 +99,8 @@ def maker_of(results: Path) -> Maker:
 
 
 def verdict(here: StudyDigests, there: StudyDigests, source: str) -> str:
-    """Say whether two machines computed the same bytes, what differs by stage, and why: of the present results, and of
-    those that were made elsewhere or earlier, whose digests are in the file `source`. Raises ContractError if `there`
+    """Say whether two machines computed the same bytes, what differs by stage, and why. `here` are the present results;
+    `there` are those made elsewhere or earlier, whose digests are in the file `source`. Raises ContractError if `there`
     belongs to another study, or lists outputs that are missing here."""
     if here.study != there.study:
         raise ContractError(

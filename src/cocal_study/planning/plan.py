@@ -56,8 +56,8 @@ def methods_of(study: Study, backbone: str, algorithm: str, step: int) -> list[s
     """The study's methods that are evaluated on responses of this checkpoint.
 
     On the main backbone, these are all methods at the end of training, and at the earlier stages
-    `reports.stage_methods` and transferred companions, with what the policy states itself, beside which they are drawn.
-    On other backbones, they are those of the main table at the end of training.
+    `reports.stage_methods` and transferred companions, with the policy's own stated confidence, beside which they are
+    drawn. On other backbones, they are those of the main table at the end of training.
     """
     own = [m for m in study.methods if METHODS[m].policy == algorithm]
     final = algorithm == "base" or step == study.policy.steps
@@ -148,8 +148,8 @@ def ablation_states(study: Study, backbone: str) -> list[str]:
 
 
 def prompt_companion(study: Study) -> CompanionSettings:
-    """Settings of the pre-generation companions: a row for each group, and as many groups in a batch as hold one batch
-    of CoCal's responses."""
+    """Settings of the pre-generation companions: a row for each group of rollouts, and in a batch as many groups as one
+    of CoCal's batches holds."""
     questions = max(1, study.companion.batch_size // study.policy.responses_per_question)
     return study.companion.model_copy(update={"targets": ("question",), "batch_size": questions})
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 GATHERED = "gathered.json"
-"""The file of a folder of gathered replicates that says what it holds."""
+"""Name of the file that says what a folder of gathered replicates holds."""
 DIGESTS = "digests"
 """Folder of the digests of each replicate, by its number."""
 EXHIBITS = ("tables/*.csv", "figures/*.csv")
@@ -30,7 +30,7 @@ REQUIRED = "required"
 """The word by which the conditions mark a value that must lie between its bounds, in the column `matched`."""
 _VALUE, _VERDICT, _CHANCE = "value", "verdict", "at_chance"
 """Columns of an exhibit's numbers and, of claims, their verdicts and the confidences in them that are constant or at
-chance; the columns before the value tell its rows apart, and those behind it describe it."""
+chance; the columns before the value identify its row, and those after it describe it."""
 
 
 class Gathered(Model):
@@ -62,8 +62,8 @@ def replicate(study: Study, number: int) -> Study:
 
 
 def behind(table: Path) -> list[str]:
-    """Say of a gathered table which replicates it is made of: the commit and the processor of each, and the digest of
-    its own table. Raises ContractError if the folder of gathered replicates lacks a replicate's digests."""
+    """List the replicates that a gathered table is made of: the commit and the processor of each, and the digest of its
+    own table. Raises ContractError if the folder of gathered replicates lacks a replicate's digests."""
     folder = table.parent.parent
     gathered = parse_settings(Gathered, str(folder / GATHERED))
     lines = [f"{table}: gathered of {len(gathered.replicates)} replicates of the study {gathered.study}"]
@@ -81,8 +81,8 @@ def write_study(study: Study, path: Path) -> None:
 
 
 def refusals(results: Path) -> tuple[str, ...]:
-    """Say why a replicate takes no part in what is gathered: which of its required conditions are out of bounds.
-    Nothing but its tables/conditions is read, so that no method's result has a say; without it, nothing is required."""
+    """Say why a replicate takes no part in what is gathered: which of its required conditions are out of bounds. Only
+    its tables/conditions is read, so that no method's result matters; without this file, nothing is required."""
     path = results / CONDITIONS
     if not path.exists():
         return ()
@@ -104,7 +104,7 @@ def spread(
     Args:
         results: The folder of results of each replicate, by its number.
         before: Folder of what was gathered of other replicates, if there is one.
-        kept: Numbers of those that stay.
+        kept: Numbers of the earlier replicates that stay.
 
     Returns:
         By path within the results: the columns that tell the rows apart, then mean, sd (with n - 1 in the denominator),
@@ -144,7 +144,7 @@ def spread(
 
 
 def _gathered(path: Path, numbers: Collection[int]) -> "dict[int, pd.DataFrame]":
-    """What `_numbers` has read of these replicates, from a file that `spread` has gathered."""
+    """What `_numbers` had read of these replicates, recovered from a file that `spread` has gathered."""
     if not path.exists():
         raise ContractError(f"{path}: was not gathered before; gather all replicates with this version of CoCal")
     table = read_numbers(path)
@@ -159,8 +159,8 @@ def _gathered(path: Path, numbers: Collection[int]) -> "dict[int, pd.DataFrame]"
 
 
 def _numbers(path: Path) -> "pd.DataFrame | None":
-    """The numbers of an exhibit, and its verdicts if it has some, by the columns that tell its rows apart; None if they
-    are not in one column."""
+    """The numbers of an exhibit, and its verdicts if it has some, by the columns that identify its rows; None if the
+    numbers are not in one column."""
     if not path.exists():
         raise ContractError(f"{path}: there is no such file, which another replicate has; finish this replicate")
     frame = read_numbers(path)

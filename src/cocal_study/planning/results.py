@@ -1,6 +1,6 @@
-"""Places of a study's files, each said once. A rule of the workflow passes wildcards such as "{backbone}" for names.
+"""Paths of a study's files, each defined once. A rule of the workflow passes wildcards such as "{backbone}" for names.
 
-The order in which companions see what they learn from stands beside the places of the companions."""
+The order of the companions' training data stands beside their folders."""
 
 from cocal.companion.spec import Order
 from cocal_study.config.method import Experience
@@ -17,7 +17,7 @@ ORDERS: dict[Experience, Order] = {
 order, PostCal shuffles responses of the final policy (appendices A.1, B.2 and F.4), and online companions see each
 rollout step when it is produced (section 4.1)."""
 SOURCES = "results/sources"
-"""Folder of what says that a source of questions is here, and by default of its files."""
+"""Folder of the files that mark a source of questions as downloaded and, by default, of the downloads."""
 QUESTIONS = "results/questions"
 JUDGEMENTS = "results/judgements"
 """Cached replies of a judge; jobs share them."""

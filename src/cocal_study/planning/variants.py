@@ -36,7 +36,7 @@ def variant_of(study: Study, backbone: str, name: str) -> dict[str, Any]:
 
 
 def windows(study: Study) -> tuple[int, ...]:
-    """Numbers of rollout steps that online companions learn from together: one alone, and those of the buffer."""
+    """Numbers of rollout steps that online companions learn from together: one step, and the steps of the buffer."""
     return tuple(sorted({1, study.reports.online_window or study.companion.passes}))
 
 

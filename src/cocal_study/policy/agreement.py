@@ -9,7 +9,7 @@ from cocal.errors import EngineError
 
 
 class Agreement:
-    """Compares the log-probabilities of the first update of each step, before which the policy is that which sampled.
+    """Compares the log-probabilities in the first update of each step, when the policy is still the one that sampled.
     The mean of their absolute differences has a bound (`policy.trl.vllm_difference`)."""
 
     def __init__(self, bound: float):

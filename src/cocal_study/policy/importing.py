@@ -206,8 +206,8 @@ def dump_files(format: str, folder: Path, steps: int) -> dict[int, Path]:
 def import_rollouts(
     format: str, dumps: Mapping[int, Path], tables: StepTables, run: RunFolder, outputs: Outputs
 ) -> None:
-    """Write a table `step-00001.parquet` and so on of the dump of each step, and publish them. A killed import resumes.
-    Raises ContractError if a dump is invalid; the message names file and sample."""
+    """Write a table of the dump of each step, `step-00001.parquet` and so on, and publish the tables. A killed import
+    resumes. Raises ContractError if a dump is invalid; the message names file and sample."""
     steps, read = len(dumps), FORMATS[format].read
     recorder = RolloutRecorder(run, steps, outputs.attributes)
     todo = recorder.missing()

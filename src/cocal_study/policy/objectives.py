@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from cocal_study.config.policy import PolicySettings
 
 Calibration = Callable[["PolicySettings", np.ndarray, np.ndarray], np.ndarray]
-"""Calibration rewards, float64 (n,), of verdicts, float64 (n,) of 0 and 1 in groups, and of stated confidences, float64
-(n,), NaN where there is no valid one, under the settings of a training."""
+"""Function that computes calibration rewards, float64 (n,), from the settings of a training, verdicts, float64 (n,) of
+0 and 1 in groups, and stated confidences, float64 (n,), NaN where there is no valid one."""
 
 
 class Objective(NamedTuple):

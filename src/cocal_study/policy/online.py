@@ -1,4 +1,4 @@
-"""Companions that learn step by step from rollouts that are stored, and the scores of replayed ones beside them."""
+"""Companions that learn step by step from stored rollouts, and the scores of replayed companions for comparison."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -37,7 +37,7 @@ def learn_online(
 def replayed(
     fits: Iterable[Companions], features: FeatureReader, rollouts: pd.DataFrame, bins: int
 ) -> Iterator[pd.DataFrame]:
-    """Score replayed companions, but those of the last step, on the rollouts of the step after their own that
+    """Score replayed companions, except those of the last step, on those rollouts of the step after their own that
     `OnlineCompanions.observe` scores. The column kept_bytes is the size of the states that replaying keeps."""
     steps, last = rollouts["step"].to_numpy(), int(rollouts["step"].iloc[-1])
     first_asked = rollouts["step"].groupby(rollouts["question"].map(normalised)).transform("min").to_numpy()

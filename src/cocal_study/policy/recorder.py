@@ -32,13 +32,13 @@ class StepSeconds:
         self._seconds: dict[str, tuple[float, ...]] = read_document(path) if path.exists() else {}
 
     def record(self, step: int, seconds: float, states: float = 0.0, difference: Sequence[float] = ()) -> None:
-        """Record the seconds that a step took, those of its passes over states, which are not among them, and the mean
-        and largest difference of log-probabilities (`cocal_study.planning.costs.Cost.vllm_differences`)."""
+        """Record the seconds that a step took without its passes over states, the seconds of these (`states`), and the
+        mean and largest difference of log-probabilities (`cocal_study.planning.costs.Cost.vllm_differences`)."""
         self._seconds[str(step)] = seconds, states, *difference
         write_document(self._path, self._seconds, {})
 
     def cost(self, items: int) -> Cost:
-        """Cost of all steps, which processed this number of items. A file that was lost is a ContractError."""
+        """Cost of all steps, which processed this number of items. Raises ContractError if the file was lost."""
         if not self._seconds:
             raise ContractError(f"{self._path}: the times of all steps are lost; {remedy(self._path)}")
         rows = [self._seconds[step] for step in sorted(self._seconds, key=int)]
@@ -52,7 +52,7 @@ class StepSeconds:
 
 @dataclass(frozen=True)
 class Outputs:
-    """Where a run's results go."""
+    """Places of a run's results."""
 
     stages: Mapping[int, Path]
     """Checkpoint folder by rollout step; empty where no policy is trained."""
@@ -61,7 +61,7 @@ class Outputs:
     features: Path | None = None
     """Feature store of all rollouts; None where no companion learns from them later."""
     cost: Path | None = None
-    """File for the time of all steps; None if it is not wanted."""
+    """File for the time of all steps; None if it is not recorded."""
     attributes: Mapping[str, str] = field(default_factory=dict)
     """Provenance of all results; see `of`."""
 
@@ -73,8 +73,8 @@ class Outputs:
 class RolloutRecorder(StepWriter):
     """Writes the rollouts of a run and its `seconds.json`, and publishes them with its other results.
 
-    As a context manager it waits at the end for the last write, after an error too, so that the steps given before it
-    are there when the work is resumed.
+    As a context manager, it waits at its end for the last write, also after an error, so that all steps given to it are
+    there when the work is resumed.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class RolloutRecorder(StepWriter):
 
     def publish(self, outputs: Outputs, items: int) -> None:
         """Move all results to their places, `step-N` to that of each stage, and remove the working folder. The cost is
-        that of so many items. Raises ContractError if rollouts or features of a step are missing, or the last step
+        that of `items` items. Raises ContractError if rollouts or features of a step are missing, or the last step
         could not be written."""
         self.wait()
         if missing := self.missing():
@@ -108,8 +108,8 @@ class RolloutRecorder(StepWriter):
 def open_recorder(
     run: RunFolder, training: PolicySettings, config: "PretrainedConfig", features: FeatureSettings, outputs: Outputs
 ) -> RolloutRecorder:
-    """Open the recorder of a new or a resumed run, whose folder gets `features.zarr` where the outputs name a store,
-    for the steps of a training and a policy's configuration (`cocal.models.loading.text_config`)."""
+    """Open the recorder of a new or a resumed run for the steps of `training` and a policy with this `config`
+    (`cocal.models.loading.text_config`). The run's folder gets `features.zarr` if the outputs name a store."""
     writer = None
     if outputs.features is not None:
         rollouts = training.questions_per_step * training.responses_per_question

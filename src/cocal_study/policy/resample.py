@@ -37,8 +37,8 @@ def resample(
     """Answer the questions of every rollout step again, with as many responses per question, and publish the results.
 
     The results have the layout of a training run's rollouts, so that a budget of n steps means the same questions and
-    the same number of responses for both. The answers of a step are verified, by processes of their own, while the next
-    is sampled. A killed run resumes with the first missing step.
+    the same number of responses for both. The answers of a step are verified in separate processes while the next is
+    sampled. A killed run resumes with the first missing step.
 
     Args:
         policy: Final policy, which computes the features.

@@ -1,8 +1,8 @@
 """Checkpoints of an unfinished training, from which a killed run resumes.
 
-A kill may come between any two operations on files. So a checkpoint counts only with the list of its files and their
-digests (`cocal.store.folders.label_folder`), which is written last. The one before it stays until the next is due, for
-the case that the newest is damaged; so there are never more than two, which is what their rotation needs anyway.
+A kill may come between any two operations on files. Therefore a checkpoint counts only with the list of its files and
+their digests (`cocal.store.folders.label_folder`), which is written last. The one before it stays until the next is
+due, in case the newest is damaged, so there are never more than two.
 
 Digests cost one more pass over the files: a checkpoint of 8 billion weights with its optimiser (98 GB) is read in about
 a minute, once after it was written, mostly from memory and while the training goes on, and once before a run resumes.

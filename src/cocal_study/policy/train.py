@@ -58,8 +58,8 @@ def train_policy(
     ConfigError if this machine lacks vLLM or a GPU that the settings ask for, or if the processes cannot share the
     rollouts of a step evenly, and BusyError if another process still works in the run folder.
 
-    The run folder holds rollouts, features and checkpoints until they are published. It is resumed only if its digest,
-    of everything that the run depends on, is the same.
+    The run folder holds rollouts, features and checkpoints until they are published. It is resumed only if
+    `run_digest`, of everything that the run depends on, is the same.
     """
     if settings.trl.vllm:
         require_vllm()
@@ -111,7 +111,7 @@ def trl_arguments(settings: PolicySettings, algorithm: Algorithm, folder: Path) 
     batches = rollouts // (settings.micro_batch * processes)
     return GRPOConfig(
         output_dir=str(folder),
-        trust_remote_code=False,  # of the reference model, which TRL loads
+        trust_remote_code=False,  # for the reference model, which TRL loads
         seed=settings.seed,
         max_steps=settings.steps * settings.updates_per_step,
         num_generations=settings.responses_per_question,
@@ -147,7 +147,7 @@ def trl_arguments(settings: PolicySettings, algorithm: Algorithm, folder: Path) 
         vllm_gpu_memory_utilization=settings.trl.vllm_memory_share,
         vllm_max_model_length=settings.trl.vllm_max_length,
         vllm_enable_sleep_mode=settings.trl.vllm,
-        generation_kwargs={"detokenize": False} if settings.trl.vllm else None,  # of vLLM: the recorder does it once
+        generation_kwargs={"detokenize": False} if settings.trl.vllm else None,  # the recorder detokenises for vLLM
         vllm_importance_sampling_correction=False,  # the paper's engine, slime, has none
         disable_tqdm=True,
         use_cpu=not torch.cuda.is_available(),
@@ -211,7 +211,7 @@ def opening_vllm(settings: TrlSettings) -> Iterator[None]:
     """Give the vLLM that TRL opens in this context what TRL has no arguments for.
 
     FlashInfer's sampler is off, as in `cocal_study.generation.vllm_engine`. The attention backend is that of the
-    settings: TRL passes no such argument on, so the name by which it calls vLLM is bound to it while the context lasts.
+    settings: TRL passes no such argument on, so the name `LLM` in TRL's module is bound to it while the context lasts.
     """
     if not settings.vllm:
         yield

@@ -84,7 +84,7 @@ class RecordingGRPOTrainer(RolloutCapture, GRPOTrainer):
         self.summary = ""
         """Description of the last rollouts, for the progress line."""
         self._copy: PreTrainedModel | Any = None
-        """The policy's copy that samples, where it has one."""
+        """The copy of the policy that samples, if there is one."""
         self.agreement = Agreement(policy.trl.vllm_difference)
         self.behind = WriteBehind()
         """Marks checkpoints as complete in the main process, while the training goes on."""
@@ -98,7 +98,7 @@ class RecordingGRPOTrainer(RolloutCapture, GRPOTrainer):
 
     @property
     def _own_engine(self) -> bool:
-        """True if our engine samples. Sharded weights rule it out: it does not keep the processes in step."""
+        """True if our engine samples. Weights must not be sharded, since it does not keep the processes in step."""
         return not (self.use_vllm or self.is_fsdp_enabled or self.is_deepspeed_enabled)
 
     @property
@@ -124,9 +124,9 @@ class RecordingGRPOTrainer(RolloutCapture, GRPOTrainer):
         return super().create_optimizer(model)
 
     def _save_checkpoint(self, model, trial):
-        """Save a checkpoint to resume from, in the place of the one before the last."""
+        """Save a checkpoint to resume from, which replaces the one before the last."""
         if self.accelerator.is_main_process:
-            self.behind.wait()  # or the checkpoint before, if its mark is still missing, would be deleted
+            self.behind.wait()  # otherwise the previous checkpoint could be deleted before it is marked
             make_room(Path(self.args.output_dir))
         super()._save_checkpoint(model, trial)
 
@@ -199,7 +199,7 @@ class RecordingGRPOTrainer(RolloutCapture, GRPOTrainer):
         return chosen, entropies, None
 
     def _compute_loss(self, model, inputs):
-        """TRL's loss. In the first update of a step the policy is that which sampled, so vLLM must agree with it."""
+        """TRL's loss. In the first update of a step, the policy is still the one that sampled, so vLLM must agree."""
         loss = super()._compute_loss(model, inputs)
         if self._trusts_vllm and self.state.global_step % self._policy.updates_per_step == 0:
             self.agreement.add(inputs["sampling_per_token_logps"], inputs["completion_mask"])
@@ -288,14 +288,14 @@ class StepCallback(TrainerCallback):
         if step in trainer._stages:
             self._save(step, trainer._stages[step])
         if state.global_step >= state.max_steps:
-            control.should_save = False  # nothing is left to resume but the publication, which the last step precedes
+            control.should_save = False  # after the last step, only the publication is left
 
     def _save(self, step: int, folder: Path) -> None:
-        """Save whole weights in the format of the stage, whether or not those to resume from are whole."""
+        """Save unsharded weights in the number format of the stage, even if those to resume from are sharded."""
         trainer = self._trainer
         partial = folder.with_name(f".{folder.name}.partial")
         weights = trainer.accelerator.get_state_dict(trainer.model)  # every process takes part where they are sharded
-        if trainer.accelerator.is_main_process:  # the others wait, so as few bytes as may be are written
+        if trainer.accelerator.is_main_process:  # the others wait, so as few bytes as possible are written
             shutil.rmtree(partial, ignore_errors=True)  # a killed run may have left one
             tied, dtype = trainer.accelerator.unwrap_model(trainer.model).all_tied_weights_keys, trainer._stage_dtype
             weights = {name: tensor.to("cpu", dtype) for name, tensor in weights.items() if name not in tied}

@@ -17,7 +17,7 @@ def sorted_by_length(batches: Sequence[Batch]) -> list[dict[str, torch.Tensor]]:
     """
     whole = {key: torch.cat([b[key] for b in batches]) if value.dim() else value for key, value in batches[0].items()}
     prompts, responses = whole["prompt_mask"].sum(dim=1), whole["completion_mask"].sum(dim=1)
-    responses = responses.clamp(min=1)  # responses that teach nothing have none, and keep one token to be a batch
+    responses = responses.clamp(min=1)  # masked responses have none, and keep one token so that a batch is not empty
     order = torch.argsort(prompts + responses, stable=True)
     return [
         {
@@ -65,11 +65,11 @@ def _part(key: str, value: torch.Tensor, rows: torch.Tensor, prompt: int, respon
 
 
 class HostAdamW(torch.optim.AdamW):
-    """AdamW that updates one parameter after another, and holds the moments of that one alone beside the weights.
+    """AdamW that updates one parameter after another, with the moments of only that one beside the weights.
 
-    The result is that of AdamW to the bit, since an update of one parameter reads no other. The copies of 1.7 billion
-    parameters' moments should take a second or two, at the 25 GB/s of PCIe 4: beside a GPU the moments lie in memory
-    that is locked, which PyTorch takes in powers of two, so that they need a third more of it.
+    The result is that of AdamW to the bit, since an update of one parameter reads no other. Copying the moments of 1.7
+    billion parameters should take a second or two, at the 25 GB/s of PCIe 4. With a GPU, the moments lie in page-locked
+    memory, which PyTorch allocates in powers of two, so they need a third more of it.
     """
 
     @torch.no_grad()
@@ -93,7 +93,7 @@ class HostAdamW(torch.optim.AdamW):
             self.param_groups = groups
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take up saved moments, none of which is copied to the GPU."""
+        """Load saved moments, none of which is copied to the GPU."""
         super().load_state_dict(state_dict | {"state": {}})
         saved = [index for group in state_dict["param_groups"] for index in group["params"]]
         parameters = [parameter for group in self.param_groups for parameter in group["params"]]
@@ -103,7 +103,7 @@ class HostAdamW(torch.optim.AdamW):
 
 
 def _on_host(state: Mapping[str, torch.Tensor], places: dict[str, torch.Tensor], locked: bool) -> dict:
-    """The state in these places in the memory of the host; in new ones where there are none."""
+    """Copy a state to `places` in the memory of the host, creating those that are missing, and return them."""
     for key, value in state.items():
         if key not in places:
             places[key] = torch.empty_like(value, device="cpu", pin_memory=locked)

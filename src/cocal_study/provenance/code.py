@@ -2,9 +2,9 @@
 
 The digest follows the names that a command uses, from definition to definition through the package, and hashes those
 definitions. It imports and runs nothing. Comments, docstrings, annotations of functions, error texts and log lines
-compute nothing and are left out. So are the modules of `OUTSIDE` and, though they are followed, the commands.
+compute nothing and are left out. So are the modules of `OUTSIDE` and the commands, though names in these are followed.
 
-If a command puts a module's name together and imports it, the digest cannot follow it, so the caller names such modules
+If a command composes a module's name and imports it, the digest cannot follow it, so the caller names such modules
 beside the command. They may belong to another package that brings a method; then the digest follows that package, too.
 """
 
@@ -33,9 +33,9 @@ OUTSIDE = (
     "cocal.store.damage",
     "cocal_study.provenance.owner",
 )
-"""Rooms and modules that compute no result: messages, locks, progress and what is checked before a run."""
+"""Packages and modules that compute no result: messages, locks, progress and what is checked before a run."""
 _FOLLOWED = ("cocal.commands", "cocal_study.commands", "cocal_study.stages")
-"""The rooms whose definitions are followed but not hashed."""
+"""The packages whose definitions are followed but not hashed."""
 _LOGS = {"logging", "logger"}
 
 
@@ -61,7 +61,7 @@ def code_digest(*modules: str) -> str:
 
 
 def definitions(*modules: str) -> dict[Definition, str]:
-    """The definitions that `code_digest` covers, each with its code; no code for those that are followed alone."""
+    """The definitions that `code_digest` covers, each with its code; no code for those that are only followed."""
     codes: dict[Definition, str] = {}
     todo = [Definition(module, name or None) for module, _, name in (words.partition(":") for words in modules)]
     while todo:
@@ -166,7 +166,7 @@ class _Computing(ast.NodeTransformer):
 
 
 def _is_log_call(node: ast.expr) -> bool:
-    """True of `logging.info(...)` and `logging.getLogger(...).info(...)`."""
+    """True for `logging.info(...)` and `logging.getLogger(...).info(...)`."""
     return isinstance(node, ast.Call) and ast.unparse(node.func).partition(".")[0] in _LOGS
 
 

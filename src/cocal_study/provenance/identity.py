@@ -92,7 +92,7 @@ def _of_arrays(path: Path) -> str:
 
 
 def _of_tensors(path: Path) -> str:
-    """Digest of a safetensors file: its header without the metadata, and all of its bytes behind it."""
+    """Digest of a safetensors file: its header without the metadata, and all bytes after it."""
     with path.open("rb") as stream:
         try:
             length = int.from_bytes(stream.read(8), "little")
@@ -104,4 +104,4 @@ def _of_tensors(path: Path) -> str:
 
 
 _DIGESTS: dict[str, Callable[[Path], str]] = {".parquet": _of_table, ".nc": _of_arrays, ".safetensors": _of_tensors}
-"""How the content of a kind of file is read; of all other kinds, such as CSV, every byte counts."""
+"""The digest of the content by kind of file; in all other kinds, such as CSV, every byte counts."""

@@ -2,7 +2,7 @@
 
 The provenance of a product names its parents by their paths, relative to the folder that holds `results/`, with the
 identity that each of them had. So a study can be moved, and its lineage still holds. It also names the product's own
-place, so that no file is taken for the one whose place it was put in.
+place, so that a file put in the place of another is not taken for it.
 """
 
 import json
@@ -34,12 +34,12 @@ class Product:
 
     path: Path
     recorded: tuple[str, Mapping[str, str]] | None = None
-    """Identity and provenance attributes of a product that is not there but in the record of a bundle."""
+    """Identity and provenance attributes of a product that does not exist here but is in the record of a bundle."""
 
     @cached_property
     def attributes(self) -> dict[str, str]:
         """Provenance attributes; empty if it carries none. Raises ContractError if it is missing, cannot be read, or
-        one of its files says that it is another than the one whose place it lies in."""
+        has a file that was made for another place."""
         if self.recorded:
             return dict(self.recorded[1])
         if not self.path.exists():
@@ -77,8 +77,8 @@ def placed(output: str | Path) -> dict[str, str]:
 
 
 def trace(*paths: str | Path, keep: Callable[[Product], bool] = lambda product: True) -> Iterator[tuple[int, Product]]:
-    """Products and all their ancestors that are wanted (`keep`), depth first, each once, with its distance from the
-    product.
+    """Yield products and those of their ancestors that `keep` selects, depth first, each once, with its distance from
+    the product.
 
     An ancestor that has been deleted, to free space, ends its line, unless a record says what it was (`write_record`).
     Raises ContractError if an ancestor is not the one that the product was made from.
@@ -92,7 +92,7 @@ def trace(*paths: str | Path, keep: Callable[[Product], bool] = lambda product: 
             if not path.exists() and path not in record:
                 continue
             new, parent = path not in known, known.get(path) or (Product(path) if path.exists() else record[path])
-            if parent.identity != recorded and parent.attributes is not None:  # which refuse what lies in a wrong place
+            if parent.identity != recorded and parent.attributes is not None:  # raises if it is misplaced
                 raise ContractError(
                     f"{product.path}: was made from {path} when its digest was {recorded}, but now it is "
                     f"{parent.identity}; {remedy(product.path, f'delete {product.path} and rerun')}"
@@ -111,7 +111,7 @@ RECORD = "results/lineage.json"
 
 
 def write_record(folder: Path, products: Iterable[Product], attributes: Mapping[str, str]) -> None:
-    """Write a file into a folder that holds identity and provenance attributes of each product, by its place."""
+    """Write a file with identity and provenance attributes of each product, by its place, into a folder."""
     record = {
         os.path.relpath(product.path, _root(product.path)): [product.identity, product.attributes]
         for product in products
@@ -162,10 +162,10 @@ class Source:
 def descent(
     output: str | Path, stage: str, settings: Any, sources: Iterable[Source], **facts: str | int | None
 ) -> dict[str, str]:
-    """Provenance attributes of a product of the command `stage` with a slice of the configuration, and the digests of
-    its sources; one that states no facts, such as a user's own file, is taken as it is. Facts that are None are left
-    out. Raises ContractError if a source is missing, or states another fact than the product needs; the message names
-    both."""
+    """Provenance attributes of a product of the command `stage`, with `settings` (a slice of the configuration) and the
+    digests of its sources. A source that states no facts, such as a user's own file, is taken as it is. Facts that are
+    None are left out. Raises ContractError if a source is missing, or states another fact than the product needs; the
+    message names both."""
     attributes, sources = provenance(stage, settings, **facts), list(sources)
     for source in sources:
         stated = Product(source.path).facts

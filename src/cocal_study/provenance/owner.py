@@ -40,8 +40,8 @@ def refuse_other_study(results: str | Path, study: str, source: str) -> None:
 
 @cache
 def refuse_gaps(results: str) -> None:
-    """Refuse rollouts of which the table of a step was deleted: Snakemake sees their folder, and not what is in it.
-    Raises ContractError if a folder lacks one of the steps that its tables were made with, or cannot be read."""
+    """Refuse rollouts that lack the table of a step: Snakemake sees their folder, but not what is in it. Raises
+    ContractError if a folder lacks one of the steps that its tables were made with, or cannot be read."""
     for folder in sorted(Path(results, "rollouts").glob("*/*")):
         tables = {path.stem: path for path in sorted(folder.glob("step-*.parquet"))}
         if not tables:

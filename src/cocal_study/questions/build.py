@@ -20,7 +20,7 @@ from cocal_study.questions.loaders import Question
 from cocal_study.questions.synthetic import World, problem
 
 _TRIES = 200
-"""Draws of questions that are already taken before a synthetic set is given up, per question of the set."""
+"""Number of draws of taken questions, per question of the set, after which a synthetic set is given up."""
 
 
 def build_questions(
@@ -62,7 +62,7 @@ def build_questions(
 
 
 def _distinct(name: str, drawn: Iterable[dict], count: int, taken: Collection[str]) -> list[dict]:
-    """The first questions that are drawn, without repetitions and those that are `taken`."""
+    """The first `count` questions that are drawn, without repetitions and without those that are `taken`."""
     rows: dict[str, dict] = {}
     for number, row in enumerate(drawn):
         text = normalised(row["question"])

@@ -46,8 +46,8 @@ def load_registered(
 
 def load(name: str, entry: Entry, files: Sequence[Path], corrections: bool = False) -> list[Question]:
     """The questions of a registered set, in the order of its verified source files. Rows that are known to be wrong are
-    corrected if `corrections` are wanted. Raises ContractError if a file does not have its format, a record lacks a
-    field, a correction does not fit, or the registry gives another number of records or questions."""
+    corrected if `corrections` is true. Raises ContractError if a file does not have its format, a record lacks a field,
+    a correction does not fit, or the registry gives another number of records or questions."""
     records = [record for file in files for record in records_of(file, entry.loader)]
     if len(records) != entry.rows:
         raise ContractError(f"{name}: the source has {len(records)} records, the registry expects {entry.rows}")

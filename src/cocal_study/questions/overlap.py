@@ -60,8 +60,8 @@ def settle(
 def excluded_or_kept(
     built: Mapping[str, pd.DataFrame], sources: Mapping[str, pd.DataFrame], policy: Overlap, folder: Path
 ) -> pd.DataFrame:
-    """`overlaps` of the given training sets before `settle` with the column action: "kept" if the set that was built
-    of one and lies in `folder` asks the question, else "excluded". Raises ContractError if a training question is
+    """`overlaps` of the given training sets before `settle`, with the column action: "kept" if the set built from one,
+    which lies in `folder`, still asks the question, else "excluded". Raises ContractError if a training question is
     kept that the policy excludes.
     """
     shared = overlaps((dict(built) | dict(sources)).values())

@@ -61,7 +61,7 @@ def fetch(source: Source, file: File, cache: str | Path, mirror: str | None = No
 
 
 def _copy(url: str, output: str, _: Any) -> None:
-    """Copy a file of a mirror that is a folder, in the place of a download."""
+    """Copy a file from a mirror that is a folder, instead of downloading it."""
     shutil.copyfile(urllib.request.url2pathname(url.removeprefix("file://")), output)
 
 

@@ -54,7 +54,7 @@ class World:
         return {name: rank for rank, name in enumerate(self.people)}
 
     def _mentor(self, rank: int, draw: random.Random) -> int:
-        """Rank of a mentor, somebody else. Popular people have more pupils, by the root of their popularity."""
+        """Rank of a mentor, somebody else. The chance of a person is proportional to the root of the popularity."""
         others = [(other, weight**0.5) for other, weight in enumerate(self.mentions) if other != rank]
         ranks, weights = zip(*others, strict=True)
         return draw.choices(ranks, weights)[0]
@@ -130,7 +130,7 @@ class _Working:
         return self.step(f"{a}-{b}", a - b, label)
 
     def multiply(self, a: int, b: int) -> int:
-        """Multiply by a digit; tens and ones of `a` apart if it exceeds 12."""
+        """Multiply by a digit, the tens and ones of `a` separately if it exceeds 12."""
         parts = [(a // 10 * 10, b), (a % 10, b)] if a > 12 else [(a, b)]
         values = [self.step(f"{x}*{y}", x * y) for x, y in parts if x and y]
         return values[0] if len(values) == 1 else self.add(values[0], values[1])
@@ -146,8 +146,8 @@ _LABELS = "abcdefgh"
 
 
 def _shifts(draw: random.Random, start: int, count: int, work: _Working) -> list[int]:
-    """Numbers from 1 to 9 to add or subtract one after the other, with totals from 1 to 99: as many as the level says,
-    or about as many, log-normal around it, where the lengths of solutions are spread."""
+    """Numbers from 1 to 9 to add or subtract one after the other, with totals from 1 to 99: `count` of them or, where
+    the lengths of solutions are spread, a log-normal number around `count`."""
     shifts: list[int] = []
     if work.spread:
         drawn = round((count + 0.5) * math.exp(work.spread * draw.gauss(0, 1)) - 0.5)

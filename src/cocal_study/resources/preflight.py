@@ -14,7 +14,7 @@ from cocal_study.resources.slurm import Site, site_of
 _CONDA_DRIVER = 580
 """Oldest Linux driver for CUDA 13, for which the PyTorch of envs/gpu.yaml is built."""
 _AS_MUCH = 1.02
-"""Cards of the same size differ by a percent in the memory that they state."""
+"""Tolerance in memory, because cards of the same size differ by a percent in what they state."""
 _KNOWN = {
     "a100": ("A100 80 GB", 80.0),
     "h100": ("H100 80 GB", 79.65),
@@ -48,7 +48,7 @@ def check(study: Study, run: Run, machine: Machine | None = None, environment: M
     """Refuse a run whose jobs with GPUs could not succeed on this machine or, where the variables of a SLURM profile
     are set, on its cluster.
 
-    Runs whose remaining jobs ask for no GPU are not looked at, nor those that are to compute on the processor
+    Runs whose remaining jobs ask for no GPU are not checked, and neither are runs on the processor
     (COCAL_PROCESSOR_ONLY). A local run is taken to need GPUs if vLLM samples in its training, or if a backbone is a
     checkpoint and `--resources gpus=N` is given or the study names its card; otherwise it may be one of tiny policies.
     Raises ConfigError with a line for each problem.

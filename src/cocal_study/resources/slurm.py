@@ -22,8 +22,8 @@ TIMEOUT = 60
 
 class Site(NamedTuple):
     """The resources that jobs request, by the variables `COCAL_SLURM_*` of the profile, of which docs/paper-study.md
-    has a table. A partition may be several with commas, an empty type is any, and jobs name no account where it is
-    empty. No GPUs of a node mean that it has none; memory is in megabytes."""
+    has a table. A partition may be several, separated by commas; an empty type means any type, and an empty account
+    that jobs name none. `node_gpus` is 0 if nodes have none; memory is in megabytes."""
 
     cpu_partition: str
     gpu_partition: str
@@ -87,9 +87,9 @@ def requests(site: Site) -> list[str]:
 
 
 def shortest_limit(site: Site, listing: str) -> float:
-    """Minutes that the longest job may take in each of the site's partitions; of several that are named together, in
-    any of them. `listing` is the output of `sinfo --format=%R|%l`; a partition that it does not show, or shows with a
-    word such as "infinite" in the place of [D-]HH:MM:SS or MM:SS, has no limit."""
+    """Minutes that the longest job may take in each of the site's partitions, or in any one of several that are named
+    together. `listing` is the output of `sinfo --format=%R|%l`; a partition that it does not show, or shows with a word
+    such as "infinite" in the place of [D-]HH:MM:SS or MM:SS, has no limit."""
     limits = {}
     for name, limit in (line.split("|") for line in listing.splitlines()):
         if match := re.fullmatch(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)", limit):

@@ -1,4 +1,4 @@
-"""The stages of a study as typed jobs, those of one subject in a file, and the plan that makes all jobs of a study."""
+"""The stages of a study as typed jobs, grouped by subject into files, and the plan that makes all jobs of a study."""
 
 MODULES = {
     "questions": ("sources", "questions", "overlap"),

@@ -152,7 +152,7 @@ class BackboneRules(Rules):
             yield Rule(name="judge_checkpoint", make=self._judge, places={"output": results.JUDGE}, local=True)
 
     def _backbone_settings(self, backbone: str) -> BackboneSettings:
-        """The backbone without its name in print and imported trainings, which concern other rules alone."""
+        """The backbone without its name in print and imported trainings, which concern only other rules."""
         return self.study.backbones[backbone].model_copy(update={"imported": {}, "label": backbone})
 
     def _backbone(self, backbone: str, **made: str) -> Job:

@@ -49,7 +49,7 @@ Pool = Annotated[Count, Field(description="responses per question in the self-co
 
 
 def from_environment(variable: str, otherwise: Any = None) -> Any:
-    """The default of a field, which an environment variable may give."""
+    """The default of a field: the value of an environment variable, or else `otherwise`."""
     return Field(default_factory=lambda: os.environ.get(variable, otherwise), validate_default=True)
 
 
@@ -108,7 +108,7 @@ class Stage(Model):
     def words(self) -> list[str]:
         """The command with the fields that were given: a flag that is True stands alone, and what is empty is left out.
 
-        This is the only place where settings become text. They are words and no file that commands read, because a
+        This is the only place where settings become text. They are words, and not a file that commands read, because a
         file could change between the plan and a job that waits for hours in the queue of a cluster, and because the
         printed command then says everything and can be typed again.
         """
@@ -170,7 +170,7 @@ def _paths(value: Any) -> Iterator[Path]:
 
 @cache
 def _marks(stage: type[Stage]) -> dict[str, str | Kind]:
-    """What the annotations of fields say of their paths: that they are read, or the kind of output."""
+    """The marks in the annotations of path fields: that the path is read, or the kind of output."""
     hints = get_type_hints(stage, include_extras=True)
     return {name: mark for name, hint in hints.items() if (mark := _mark(hint))}
 
@@ -181,7 +181,7 @@ def _mark(hint: Any) -> str | Kind | None:
 
 
 def _bare(annotation: Any) -> Any:
-    """An annotation without what is said of it, and without None."""
+    """An annotation without its metadata, and without None."""
     if get_origin(annotation) is Annotated:
         return _bare(annotation.__origin__)
     kinds = [kind for kind in get_args(annotation) if kind is not NoneType]
@@ -220,7 +220,7 @@ def flags_of(command: str) -> list[Flag]:
 
 
 def job_of(options: argparse.Namespace) -> Stage:
-    """The job that the flags of a command describe. A ConfigError names the flag whose value is not valid."""
+    """The job that the flags of a command describe. Raises ConfigError if the value of a flag is not valid."""
     stage, content = stage_of(options.command), {}
     for name, field in stage.model_fields.items():
         value, flag, kind = getattr(options, name), _flag(name), _bare(field.annotation)

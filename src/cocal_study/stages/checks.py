@@ -69,8 +69,8 @@ class Checks(Stage):
         logging.info("%s: %d checks of %d fits and %d files hold", self.output, *held)
 
     def _protocol(self, tables: dict[str, Any], fits: "list[Fit]", predictions: dict[Path, Any]) -> dict[str, object]:
-        """The names and numbers that each check looked at, ready for JSON; a ContractError at the first violation. A
-        rate of quality below its floor is a warning, and no violation."""
+        """The names and numbers that each check looked at, ready for JSON. Raises ContractError at the first violation;
+        a rate of quality below its floor is only a warning."""
         from cocal.companion.supervision import in_validation
         from cocal_study.checks import predictions as predicted
         from cocal_study.checks import training

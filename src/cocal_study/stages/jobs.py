@@ -20,7 +20,7 @@ DOMAINS = {"": "mathematics", "factual_": "factual"}
 CELL = "{backbone}", "{algorithm}", "{step}", "{prompt_format}{sampling}"
 """The wildcards of what is made for a checkpoint in one prompt format and sampling."""
 NO_GPU = "env", "CUDA_VISIBLE_DEVICES=", "cocal"
-"""How a stage starts that computes on processors."""
+"""Words that start a stage that computes on processors."""
 Environment = Literal["cocal", "gpu"]
 """The conda environments of envs/, in which jobs run where Snakemake is told to make them."""
 
@@ -39,7 +39,7 @@ class Job(NamedTuple):
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """All of it but the files, as the parameters of a rule."""
+        """Everything about it except the files, as the parameters of a rule."""
         return {"words": self.stage.words, "code": self.code, "texts": self.texts}
 
 
@@ -50,11 +50,11 @@ class Rule:
     name: str
     """Its name in Snakemake, in the table of resources, and in logs and benchmarks."""
     make: Callable[..., Job]
-    """The job of some values of the wildcards, given its places."""
+    """Function that makes the job from values of the wildcards and its places."""
     places: Mapping[str, str]
     """Paths that the stage gets for outputs and unfinished work, by field, with wildcards in braces."""
     files: Sequence[str] = ()
-    """What a job makes, where that is not the places themselves."""
+    """Paths that a job makes, if these are not the places themselves."""
     limits: Mapping[str, Iterable[str]] = field(default_factory=dict)
     """Values of wildcards to which it is limited, beyond those of the study (`Plan.wildcards`)."""
     local: bool = False
@@ -78,7 +78,7 @@ class Rule:
 
     @property
     def label(self) -> str:
-        """What tells its jobs apart, in the names of their logs and benchmarks; empty if there is only one job."""
+        """What distinguishes its jobs in the names of logs and benchmarks; the rule's name if there is only one job."""
         wildcards = dict.fromkeys(re.findall(r"\{(\w+)\}", self.paths[0]))
         label = "-".join(f"{{{name}}}" for name in wildcards) or self.name
         return re.sub(r"-(?=\{(?:comparison|cube|sampling)\})", "", label)  # whose values begin with a hyphen
@@ -144,8 +144,8 @@ class Rules(ABC):
 
     @property
     def _sampling(self) -> dict[str, Any]:
-        """How a rule runs that samples. `--resources gpus=N` bounds the GPUs of all jobs at a time, where Snakemake
-        runs them itself; SLURM's jobs ask for theirs in the profile."""
+        """The resources and environment of a rule that samples. `--resources gpus=N` bounds the GPUs of all jobs at a
+        time, where Snakemake runs them itself; SLURM's jobs ask for theirs in the profile."""
         study = self.study
         engines = [study.generation.engine, *([study.judge.engine] if study.judge.kind == "llm" else [])]
         with_vllm = any(engine.kind == "vllm" for engine in engines)
@@ -173,5 +173,5 @@ def is_folder(path: str) -> bool:
 
 
 def either(values: Iterable[str]) -> str:
-    """The regular expression of these values; of none, one that nothing matches."""
+    """A regular expression that matches these values; nothing matches it if there are none."""
     return "|".join(map(re.escape, values)) or "(?!)"

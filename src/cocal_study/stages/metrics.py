@@ -45,7 +45,7 @@ class Metrics(Stage):
         from cocal_study.cubes.resamples import resamples_of
         from cocal_study.store.contracts import PREDICTIONS
 
-        # in the order that they have on a command line, whoever makes the stage
+        # in the order that they have on a command line, however the stage was made
         settings, groups = self.settings, dict(sorted(self.groups.root.items()))
         frames = [read_frame(path, PREDICTIONS) for path in self.predictions]
         predictions = pd.concat(frames, ignore_index=True)
@@ -70,7 +70,7 @@ class Metrics(Stage):
 
 
 class MetricRules(Rules):
-    """A metric cube of each kind of comparison; that of baselines has no resamples of its own."""
+    """A metric cube for each kind of comparison; that of the baselines has no resamples."""
 
     def rules(self) -> Iterator[Rule]:
         from cocal_study.planning.comparisons import RECALIBRATED  # loads the baselines' modules

@@ -40,7 +40,7 @@ class Predictions(Cell):
 
     @property
     def chosen(self) -> list[Method]:
-        """The methods that there are."""
+        """The named methods that exist."""
         return [METHODS[name] for name in self.names if name in METHODS]
 
     def sources(self):
@@ -67,7 +67,7 @@ class Predictions(Cell):
         return sorted({method.estimate for method in self.chosen})
 
     def declared(self):
-        """Of the methods' declarations, only what is not their looks counts."""
+        """The parts of the methods' declarations that predictions depend on, so not their looks."""
         return [[method.name, method.target, method.columns] for method in self.chosen]
 
     def run(self) -> None:
@@ -108,7 +108,7 @@ class PredictionRules(Rules):
             Predictions,
             settings=plan.estimator_settings(self.study, planned.methods),
             samples=samples_of(self.study, planned.domains),
-            # companions alone compare no answers
+            # comparisons of companions compare no answers
             **({"pool": self.study.generation.pool} if comparison == planned.sampling else {}),
             backbone=backbone,
             algorithm=algorithm,

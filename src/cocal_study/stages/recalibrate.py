@@ -54,7 +54,7 @@ class Recalibrate(Cell):
 
     @property
     def compared(self) -> list[Baseline]:
-        """The baselines; a ConfigError if there is no such one."""
+        """The baselines. Raises ConfigError if there is no such baseline."""
         if unknown := [name for name in self.baselines if name not in baselines.BASELINES]:
             raise ConfigError(f"--baselines: there is no {unknown[0]!r}; there are {', '.join(baselines.BASELINES)}")
         return [baselines.BASELINES[name] for name in self.baselines]
@@ -79,7 +79,7 @@ class Recalibrate(Cell):
         return sorted({baseline.score or baseline.learn for baseline in self.compared} - {""})
 
     def declared(self):
-        """Of the baselines' declarations, only what is computed from counts."""
+        """The parts of the baselines' declarations that results depend on."""
         given = ("name", "method", "learn", "reader", "columns", "blocks", "poolings")
         return [[getattr(baseline, name) for name in given] for baseline in self.compared]
 

@@ -1,4 +1,4 @@
-"""Rollouts that no training here makes: those that another engine dumped, and PostCal's."""
+"""Rollouts that are not made by a training here: those dumped by another engine, and PostCal's."""
 
 from collections.abc import Iterator
 from pathlib import Path

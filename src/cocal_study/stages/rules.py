@@ -1,6 +1,6 @@
-"""All rules of the workflow but those of tables and figures, with what their jobs read and depend on.
+"""All rules of the workflow except those of tables and figures, with what their jobs read and depend on.
 
-`workflow/rules/stages.smk` makes a rule of Snakemake of each. Everything about them derives from this table.
+`workflow/rules/stages.smk` makes a Snakemake rule of each. Everything about them derives from this table.
 """
 
 from functools import cached_property

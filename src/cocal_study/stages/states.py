@@ -148,8 +148,8 @@ class StateRules(Rules):
     def _features(
         self, domain: str, backbone: str, algorithm: str, step: str, prompt_format: str, sampling: str, **made: str
     ) -> Job:
-        """Hidden states of responses: RLCR's end before its reason, and those whose prompt has a companion have its
-        state, too."""
+        """Hidden states of responses: RLCR's end before its reasoning, and where a companion reads prompts, the
+        prompt's state is added."""
         from cocal_study.planning.comparisons import samples_of  # loads the baselines' modules
 
         study, cell = self.study, (backbone, algorithm, int(step), prompt_format)

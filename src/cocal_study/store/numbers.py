@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     import pandas as pd
 
 BESIDE = ".sha256"
-"""Ending of the hidden file that seals what has no room for a seal."""
+"""Ending of the hidden file that seals files without room for a seal."""
 
 
 def seal_beside(*files: Path) -> None:
     """Write the digests of finished results of one stem into a hidden file beside them, as `sha256sum` writes them.
 
-    So are sealed the forms of a table or figure: CSV has no room for a seal, and a page should not show one. A file
-    outside `results/` is somebody's own.
+    The forms of a table or figure are sealed so, because CSV has no room for a seal, and a page should not show one.
+    Files outside `results/` are a user's own and stay without.
     """
     if not is_result(files[0]):
         return

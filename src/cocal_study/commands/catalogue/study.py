@@ -1,4 +1,4 @@
-"""Commands about a study, beside `snakemake`."""
+"""Commands about a study other than `snakemake`."""
 
 import re
 from pathlib import Path
@@ -9,7 +9,7 @@ from cocal.commands.outputs import FOLDER, Kind
 
 
 def _whole(stage: str) -> Kind:
-    """A folder that lists its files, and is replaced only while it holds these alone, unchanged."""
+    """A folder that lists its files; it is replaced only if it holds exactly these files, unchanged."""
 
     def made(path: Path) -> bool:
         from cocal_study.provenance.whole_folders import is_whole  # loads pydantic

@@ -119,17 +119,17 @@ def macro_source(layout: Any) -> str:
 
 
 def origin(study: Study) -> dict[str, str]:
-    """The fields of every layout."""
+    """The values of the fields that every layout has."""
     return {"study": study.study, "caption": study.caption}
 
 
 def of_backbone(study: Study, backbone: str) -> dict[str, str]:
-    """The fields of every layout of one backbone."""
+    """The values of the fields that every layout of one backbone has."""
     return {**origin(study), "backbone": backbone, "backbone_label": study.backbones[backbone].label}
 
 
 def of_main(study: Study) -> dict[str, Any]:
-    """The fields of every layout of the main backbone at the end of training."""
+    """The values of the fields that every layout of the main backbone at the end of training has."""
     return {**of_backbone(study, study.main_backbone), "step": study.policy.steps}
 
 
@@ -159,13 +159,13 @@ CHAPTERS: tuple[Chapter, ...] = get_args(Chapter)
 
 OF_TABLES = ("replicates_main", "replicates_ood", "replicates_sampling", "central_main", "central_sampling")
 OF_TABLES += ("language_model_main", "language_model_ood")
-"""The main table, that of factual questions and that of both samplings in what replicates and a study of a language
-model have found."""
+"""Kinds of input: the main table, the table of factual questions and that of both samplings, as gathered from
+replicates and from a study of a language model."""
 GATHERED = ("replicates", "central", "regimes", "experience", "fits", "prefixes", "language_model")
 GATHERED += ("replicates_figure", *OF_TABLES)
-"""The kinds of input that were gathered elsewhere, which a study may go without."""
+"""The kinds of input that were gathered elsewhere, which a study may lack."""
 OF_REPOSITORY = ("published", "ledger", *GATHERED)
-"""The kinds of input that are no products of the study but lie in the repository."""
+"""The kinds of input that lie in the repository and are not products of the study."""
 COMPANIONS = ("companions", "replayed")
 """The kinds of input that are folders of companions, one for each number of steps."""
 
@@ -204,8 +204,8 @@ class Exhibit(ABC):
 
     @property
     def waits_for(self) -> dict[str, Sequence[str]]:
-        """The inputs of its rule, by kind, with the reports of the checks of the backbones that it shows. It waits for
-        the folder that holds companions of several steps, which is one output of their rule."""
+        """The inputs of its rule, by kind, with the reports of the checks of the backbones that it shows. For
+        companions of several steps, it names the folder that holds them, which is one output of their rule."""
         checks = [checks_file(name) for name in (self.layout.measured() if self.layout else ())]
         folders = {kind: list(dict.fromkeys(map(dirname, self.inputs.get(kind, ())))) for kind in COMPANIONS}
         added = folders | {"checks": checks}

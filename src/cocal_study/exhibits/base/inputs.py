@@ -51,7 +51,7 @@ READERS: dict[str, Callable[[Path], Any]] = {
     "replicates": partial(read_numbers, columns=("claim", "source", "score", "case", "margin")),
     **dict.fromkeys(("training", "sampling", "fit", "postcal_fit"), partial(read_cost, model=Cost)),
 }
-"""What reads a file of each kind; docs/architecture.md has a table of what exhibits are given."""
+"""The reader of each kind of file; docs/architecture.md has a table of what exhibits are given."""
 
 Given = Mapping[str, Sequence[Path]]
 """The files that an exhibit is given, by kind."""
@@ -86,7 +86,7 @@ def origin_of(layout: Layout, files: Given, output: Path) -> dict[str, str]:
     for kind, paths in files.items():
         # predictions are of several policies, from which the exhibit chooses by their columns
         own = {name: value for name, value in stated.items() if (kind, name) != ("predictions", "step")}
-        if kind not in OF_REPOSITORY:  # whose place differs from folder to folder
+        if kind not in OF_REPOSITORY:  # their paths differ from folder to folder
             sources += [Source(path, **own) for path in paths]
     made = descent(output, "exhibit", layout, sources)
     for _ in trace(*(source.path for source in sources)):
@@ -122,7 +122,8 @@ def read_methods(
 
 
 def cube_of(backbone: str, cubes: Sequence[Cube]) -> Cube:
-    """The one of several metric cubes that holds a backbone; the first cube if none does, whose reader says so."""
+    """The one of several metric cubes that holds a backbone; the first if none does, so that reading it raises an
+    error."""
     return next((cube for cube in cubes if backbone in cube.indexes["backbone"]), cubes[0])
 
 

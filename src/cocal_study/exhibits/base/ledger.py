@@ -112,5 +112,5 @@ def judged(
 def readers(
     layout: ClaimsLayout, resamples: Sequence[Resamples], published: Published, **files: Any
 ) -> tuple[Reader, Reader]:
-    """What tells the paper's numbers and the study's, from the files that `StudySource` may have."""
+    """The readers of the paper's numbers and of the study's, which come from the files that `StudySource` may have."""
     return PublishedSource(published), StudySource(layout.scope, resamples, **files)

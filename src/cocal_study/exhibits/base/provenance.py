@@ -42,16 +42,16 @@ class Provenance(NamedTuple):
     rows: pd.DataFrame
     """The predictions that the cells are computed from."""
     products: Sequence[tuple[str, Product]]
-    """The files that these rest on, with their kind; of companions, states and responses only those of the method and
+    """The files that these rest on, with their kind; companions, states and responses are only those of the method and
     of the question sets."""
     absent: Sequence[Path]
-    """Paths of ancestors that are not there, nor in the record of a bundle."""
+    """Paths of ancestors that neither exist nor are in the record of a bundle."""
 
 
 def provenance_of(file: Path, method: str, dataset: str, metric: str) -> Provenance:
-    """Follow a number back to the questions from an exhibit in any of its forms, beside which lies its CSV. Raises
-    ConfigError if the exhibit has no such number, or shows none of a metric cube, and ContractError if a file is
-    missing, or an ancestor is not the one that the exhibit was made from, or the cube does not hold the number."""
+    """Trace a number of an exhibit back to the questions; `file` is any form of the exhibit, with its CSV beside it.
+    Raises ConfigError if the exhibit has no such number, or is not made from a metric cube, and ContractError if a file
+    is missing, or an ancestor is not the one that the exhibit was made from, or the cube does not hold the number."""
     numbers = _numbers(file.with_suffix(".csv"), {"method": method, "dataset": dataset})
     wanted = numbers[numbers["metric"] == metric]
     if wanted.empty:
@@ -105,7 +105,7 @@ def _numbers(file: Path, labels: Mapping[str, str]) -> pd.DataFrame:
 def _cells(cube: Path, numbers: pd.DataFrame, metric: str) -> Iterator[dict[str, Any]]:
     """The cells of a cube that hold all metrics of these rows, with their intervals, as far as the CSV shows them.
 
-    A CSV need not name the backbone and the step of its cells; they are those of the cells with its numbers.
+    A CSV need not name the backbone and the step of its cells; cells are found by their numbers then.
     """
     content = read_dataset(cube)
     metrics = [name for name in content.indexes["metric"] if name in {*numbers["metric"]}]
@@ -116,7 +116,7 @@ def _cells(cube: Path, numbers: pd.DataFrame, metric: str) -> Iterator[dict[str,
     shown = shown[shown["metric"].isin(metrics)].dropna(subset=["value"])
     keys = [name for name in labels if name in shown]
     compared = [name for name in ("value", "lower", "upper") if name in shown]
-    digits = dict.fromkeys(keys, "{}".format) | dict.fromkeys(compared, "{:.12g}".format)  # those of a CSV
+    digits = dict.fromkeys(keys, "{}".format) | dict.fromkeys(compared, "{:.12g}".format)  # the precision of a CSV
     texts = [pd.DataFrame({name: frame[name].map(text) for name, text in digits.items()}) for frame in (shown, held)]
     both = held.loc[texts[1].reset_index().merge(texts[0], on=keys + compared)["index"]]
     for _, cells in both.groupby([name for name in labels if name not in keys], sort=False):
@@ -125,7 +125,7 @@ def _cells(cube: Path, numbers: pd.DataFrame, metric: str) -> Iterator[dict[str,
 
 
 def _rows(path: Path, cell: Mapping[str, Any], members: Sequence[str]) -> tuple[pd.DataFrame, set[str]] | None:
-    """The rows of predictions that a cell is computed from, and the question sets of all others; None without rows."""
+    """The rows of predictions that a cell is computed from, and the question sets of other rows; None without rows."""
     frame = read_frame(path, PREDICTIONS)
     chosen = frame[frame["dataset"].isin(members)]
     for name in [name for name in cell if name in frame and name not in ("dataset", "seed")]:
@@ -136,8 +136,8 @@ def _rows(path: Path, cell: Mapping[str, Any], members: Sequence[str]) -> tuple[
 
 
 def _wanted(name: str, rows: pd.DataFrame, others: set[str]) -> Callable[[Product], bool]:
-    """A function that tells whether a method's confidences rest on an ancestor of the predictions. These are the rows
-    of its predictions, and the others are question sets that have none of them."""
+    """Return a function that tells whether a method's confidences rest on an ancestor of its predictions, which are in
+    `rows`; `others` are the question sets without such rows."""
     method, companions = METHODS.get(name), rows[list(_COMPANION)].drop_duplicates().astype(str).to_dict("records")
 
     def wanted(product: Product) -> bool:
@@ -163,7 +163,7 @@ def _wanted(name: str, rows: pd.DataFrame, others: set[str]) -> Callable[[Produc
 
 def page_of(file: Path, provenance: Provenance, commit: str) -> str:
     """The provenance of an exhibit's number as text: the number, its cell, each file with what made it, the versions,
-    and the commit of the code, which is given in a sentence."""
+    and the commit of the code, which `commit` states in words."""
     lines = [f"{file}: {' on '.join(provenance.numbers.iloc[0][['method', 'dataset']])}"]
     lines += [f"  {_said(row)}" for row in provenance.numbers.drop(columns=["method", "dataset"]).to_dict("records")]
     lines += [f"cell  {_said(cell)}" for cell in provenance.cells]

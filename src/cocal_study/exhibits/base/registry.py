@@ -21,13 +21,13 @@ def module_of(name: str) -> ModuleType:
 
 
 def exhibits_of(study: Study, wrong: Mapping[str, int], repository: str = "") -> list[Exhibit]:
-    """The tables and figures that a study, as its file has it, shows, in their order.
+    """The tables and figures of a study, as its file has it, in their order.
 
     Args:
         wrong: By question set, how many of its rows are known to be wrong
             (`cocal_study.questions.registry.known_wrong`).
         repository: Path from the folder of the results to the repository, which holds the paper's numbers. Exhibits of
-            what was gathered elsewhere are left out where it does not hold that.
+            numbers gathered elsewhere are left out if it does not hold these.
     """
     exhibits = []
     for name in MODULES:
@@ -44,7 +44,7 @@ def exhibits_of(study: Study, wrong: Mapping[str, int], repository: str = "") ->
 
 
 def report_entry(exhibit: Exhibit, shown: Sequence[Exhibit]) -> tuple[str, dict[str, str]]:
-    """Category and labels in the report of one of all exhibits, which are in their order.
+    """Category and labels of an exhibit in the report; `shown` are all exhibits in their order.
 
     The report sorts chapters and entries by their text, so both begin with a number. There is only one label: the
     report would turn a second one that halves a chapter into a switch that hides one half.
@@ -56,7 +56,7 @@ def report_entry(exhibit: Exhibit, shown: Sequence[Exhibit]) -> tuple[str, dict[
 
 
 def exhibit_parameters(exhibit: Exhibit) -> dict[str, Any]:
-    """Everything but files on which an exhibit depends: what it is told, its caption, and the digest of the code that
+    """Everything except files that an exhibit depends on: its arguments, its caption, and the digest of the code that
     makes it, with the declarations of the methods that it names and colours."""
     write = "write_table" if isinstance(exhibit, TableExhibit) else "write_figure"
     shared = (f"cocal_study.exhibits.base.output:{write}", "cocal_study.exhibits.base.inputs:read_inputs")

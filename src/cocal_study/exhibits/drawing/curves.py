@@ -30,7 +30,7 @@ QUESTION_WHISKERS = "whiskers: bootstrap interval over the questions"
 _APART = 2.0
 """Distance in points between the markers of two methods at one step, so that their error bars do not overlap."""
 _BESIDE = "#ececec"
-"""Colour of the band behind the markers of one stage, which stand beside each other and are not of other steps."""
+"""Colour of the band that joins the markers of one stage, which are drawn side by side."""
 HALF_WIDTH = 0.48 * TEXT_WIDTH
 """Width in inches of a figure that shares the text's width with another one."""
 PAGE_HEIGHT = 8.6
@@ -161,9 +161,9 @@ def panel_rows(
 ) -> tuple[Figure, list[list[Axes]]]:
     """Make rows of empty panels above the label of their horizontal axes, the legend and the small print (`source`).
 
-    All sizes are in inches: of each row the height, without which its panels are square, and the space above it
-    (`tops`), by default that of a title and of the tick labels before it; the width of the figure, the space to the
-    left of the first panel, and that between two. The legend has as many columns as entries by default.
+    All sizes are in inches. Each row has a height (None for square panels) and a space above it (`tops`, by default for
+    a title and the tick labels of the row before). `width` is that of the figure, `left` the space to the left of the
+    first panel, and `between` that between two panels. The legend has as many columns as entries by default.
     """
     from matplotlib.figure import Figure
 

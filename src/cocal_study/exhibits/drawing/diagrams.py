@@ -150,7 +150,7 @@ class Page:
             self.line((x, y - 0.025), (x, y + 0.025), **style)
 
     def sheet(self, rect: Rect, colour: str = TASK, *, behind: int = 0, good: bool | None = None) -> None:
-        """Draw a written page, which stands for a response or a question, with so many further pages `behind` it; its
+        """Draw a written page, which stands for a response or a question, with `behind` further pages behind it; its
         lower half marks it as correct or incorrect unless `good` is None."""
         for shift in 0.035 * np.arange(behind, -1, -1):
             page = rect._replace(left=rect.left + shift, bottom=rect.bottom + shift)

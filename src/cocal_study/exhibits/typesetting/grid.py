@@ -210,8 +210,8 @@ def doubts(short: Mapping[tuple[str, str], set[str]], floors: QualitySettings) -
 
 
 def rate_block(datasets: Sequence[Labelled], numbers: pd.DataFrame, methods: Sequence[str]) -> Block:
-    """Return a block with the shares of the responses (columns `RATES`) behind the values, in percent, of which those
-    that apply to no method are left out."""
+    """Return a block with the shares of the responses (columns `RATES`) behind the values, in percent; shares that
+    apply to no method are left out."""
     rates = _by_cell(numbers)
     known = [name for name in _RATES if rates[name].notna().any()]
     cells = {(*key, name): metric_text("accuracy", row[name]) for key, row in rates.iterrows() for name in known}

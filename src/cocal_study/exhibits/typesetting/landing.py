@@ -73,8 +73,8 @@ def scale_of(study: Study) -> str:
 
 
 def landing_page(landing: Landing, numbers: pd.DataFrame | None, figures: Sequence[Path]) -> str:
-    """The page as HTML for the report's text, with the numbers of tables/verdict, if the study has CoCal; it holds the
-    figures, of which the PNG are given."""
+    """The page as HTML for the report's text, with the numbers of tables/verdict, if the study has CoCal; it embeds the
+    figures, given as PNG files."""
     lines = [
         f"<style>\n{_STYLE}\n</style>",
         '<div class="cocal">',

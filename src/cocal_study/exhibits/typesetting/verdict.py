@@ -21,15 +21,15 @@ WORDS = (
 """What the signs and the words of the table mean."""
 READ = ("claim", "method", "baseline", "metric", "paper", "value", "lower", "upper", "replicates", "positive")
 READ += ("language_model", "baseline_auroc", "paper_baseline_auroc", "word")
-"""The columns of tables/verdict.csv of which the words are made."""
+"""The columns of tables/verdict.csv from which the text is made."""
 RANKING = "Baseline's AUROC"
 """Head of the column that says how well a baseline ranks, here/in the paper."""
 _CENTRAL = {YES: "holds", NO: "does not hold", UNDECIDED: "is undecided"}
 
 
 def answer(numbers: pd.DataFrame, scale: str) -> str:
-    """The sentences that say whether the paper reproduces, by the numbers of tables/verdict, with policies of the size
-    that is given in words."""
+    """The sentences that say whether the paper reproduces, by the numbers of tables/verdict; `scale` is the size of the
+    policies in words."""
     first = numbers.drop_duplicates("claim").set_index("claim")["word"].str.extract(r"^(\w+)")[0]
     counts = [int((first == word).sum()) for word in (YES, NO, UNDECIDED)]
     told = (("holds", "hold"), ("does not", "do not"), ("is undecided", "are undecided"))

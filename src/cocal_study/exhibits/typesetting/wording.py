@@ -22,7 +22,7 @@ UNDEFINED_VALUE = f"{UNDEFINED} marks an undefined value, such as the AUROC of a
 DOUBTFUL = "†"
 """Mark behind a value that rests on too few responses or on doubtful verdicts."""
 DEGENERATE = "‡"
-"""Mark behind a value of a confidence that tells no response from another."""
+"""Mark behind a value of a confidence that does not discriminate between responses."""
 TIMES_DIFFER = "Measured times differ from run to run."
 
 

@@ -52,7 +52,7 @@ def estimate(methods: Sequence[Method], responses: Responses, inputs: Inputs) ->
 
 def match_features(reader: FeatureReader, evaluated: pd.DataFrame, source: Path, *, whole: bool = True) -> np.ndarray:
     """Return the feature row of each evaluated response, int64 (n,), or -1 for a response of which nothing was pooled.
-    If not `whole` responses were pooled, one may have fewer pooled tokens or no row.
+    Unless `whole` responses were pooled, a response may have fewer pooled tokens or no row.
 
     Response ids count from 0 in every set, so they do not identify responses. Question ids and token lengths are
     compared too, which nearly rules out features of other responses. Raises ContractError, which names `source`, if the

@@ -45,9 +45,9 @@ def predict(
 def predictions_of(
     estimated: Iterable[tuple[Responses, Estimator, np.ndarray]], checkpoint: Checkpoint
 ) -> pd.DataFrame:
-    """Put confidences on one checkpoint together as a table in the contract PREDICTIONS: responses, what estimated
-    their confidences, and float64 (n,), a confidence for each evaluated response, NaN if there is no valid one. Raises
-    ContractError if there are not as many confidences as responses, or one is not from 0 to 1."""
+    """Put confidences on one checkpoint together as a table in the contract PREDICTIONS. `estimated` holds responses,
+    the estimator of their confidences, and these, float64 (n,), one for each evaluated response, NaN if it is not
+    valid. Raises ContractError if there are not as many confidences as responses, or one is not from 0 to 1."""
     parts = []
     for responses, estimator, given in estimated:
         confidence, wanted = np.asarray(given), (len(responses.evaluated),)
@@ -122,7 +122,7 @@ def _grouped(methods: Sequence[Method], field: str) -> dict[str, list[Method]]:
 
 
 def _check_needs(names: Sequence[str], algorithm: str, folders: Mapping[str, Path], inputs: Inputs) -> list[Method]:
-    """The methods, once each and in the order of the registry; everything that they need is given."""
+    """The methods, once each and in the order of the registry. Raises ConfigError if they need more than is given."""
     unknown = [name for name in names if name not in METHODS]
     if unknown or not names:
         raise ConfigError(f"methods: {unknown[0] if unknown else 'none'} given; known are {', '.join(METHODS)}")

@@ -27,10 +27,10 @@ COLUMNS += tuple(name for name in FACTS if name != "answered")
 
 
 class Estimator(NamedTuple):
-    """A method or baseline with one of its companions, if it has any; it gives one confidence to every response. Of the
-    companion it has the training seed, the last rollout steps that it learnt from and that chose its best pass, the
-    zero-based index of the block and the pooled states that it reads, such as "last+mean". Without one, these are -1
-    and ""."""
+    """A method or baseline with one of its companions, if it has any; it gives one confidence to every response. The
+    fields after the first one describe the companion: its training seed, the last rollout steps that it learnt from and
+    that chose its best pass, and the zero-based index of the block and the pooled states that it reads, such as
+    "last+mean". Without a companion, they are -1 and ""."""
 
     method: str
     seed: int = -1
@@ -78,11 +78,10 @@ class LabelledStates(NamedTuple):
 
     Attributes:
         states: float32 (n, inputs), those of the blocks and poolings that the baseline declares, side by side; by
-        default
-            what companions read, last token and mean of the last block.
+            default what companions read, last token and mean of the last block.
         correct: bool (n,).
         group_accuracy: float64 (n,), the share of correct responses in the group of each.
-        table: The columns that the baseline declares, in chronological order as all else.
+        table: The columns that the baseline declares, in chronological order like the rest.
     """
 
     states: np.ndarray
@@ -92,7 +91,7 @@ class LabelledStates(NamedTuple):
 
 
 class LearntScore(Protocol):
-    """What was learnt."""
+    """A score of hidden states that was learnt."""
 
     def apply(self, states: np.ndarray, *table: pd.DataFrame) -> np.ndarray:
         """The scores of states (m, inputs), float64 (m,) in [0, 1]. Where the baseline declares columns, a table of

@@ -16,7 +16,7 @@ from cocal_study.methods.base.responses import LabelledStates
 
 def try_baseline(baseline: Baseline, width: int) -> None:
     """Let a baseline learn from random rollouts, with states of a model of this width, and score others. Raises
-    ConfigError with what its code raises, or if it does not return a number from 0 to 1 for each response."""
+    ConfigError if its code raises an error or does not return a number from 0 to 1 for each response."""
     draw = np.random.default_rng(0)
     training, validation, scored = (_labelled(draw, baseline, width, count) for count in (480, 160, 80))
     try:
@@ -42,7 +42,7 @@ def _labelled(draw: np.random.Generator, baseline: Baseline, width: int, count: 
 
 
 def random_rollouts(draw: np.random.Generator, count: int) -> pd.DataFrame:
-    """The columns of `cocal.store.contracts.RESPONSES` that are no labels, of rollouts in groups of eight."""
+    """Random rollouts in groups of eight, with the columns of `cocal.store.contracts.RESPONSES` that are not labels."""
     logprobs = [-draw.exponential(size=length).astype(np.float32) for length in draw.integers(1, 40, count)]
     given = [Completion([7] * len(values), values, "stop") for values in logprobs]
     asked = {"question_ids": [f"question-{row // 8}" for row in range(count)], "prompt_ids": [np.array([1, 2])] * count}

@@ -118,9 +118,9 @@ def part_of(baseline: str) -> Part:
 
 
 def fit_baselines(experience: Mapping[Basis, tuple[pd.DataFrame, Mapping[Estimator, np.ndarray]]]) -> Fits:
-    """Fit the calibrators of all scores, each on its `part_of` a basis, of which rows of a table from
-    `cocal_study.methods.recalibration.confidences.read_experience` are given, and for each baseline and companion the
-    scores of these rows, float64 (n,), NaN where there is none."""
+    """Fit the calibrators of all scores, each on its `part_of` a basis. By basis, `experience` has rows of a table from
+    `cocal_study.methods.recalibration.confidences.read_experience` and, for each baseline and companion, the scores of
+    these rows, float64 (n,), NaN where there is none."""
     fits = []
     for basis, (table, scores) in experience.items():
         for baseline, values in scores.items():

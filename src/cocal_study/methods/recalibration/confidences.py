@@ -54,8 +54,8 @@ def read_experience(
 
 
 def tables_of(rollouts: pd.DataFrame, folder: Path, columns: Sequence[str]) -> Iterator[pd.DataFrame]:
-    """The rows of a table from `read_experience` with more columns, those of one file of its folder after the other,
-    since the log-probabilities of a whole training do not fit into memory."""
+    """Yield the rows of a table from `read_experience` with more columns, file by file of its folder, because the
+    log-probabilities of a whole training do not fit into memory."""
     start = 0
     for file in sorted(folder.glob("*.parquet")):
         part = rollouts.iloc[start : start + len(read_frame(file, RESPONSES, ["response_id"]))]
@@ -65,7 +65,7 @@ def tables_of(rollouts: pd.DataFrame, folder: Path, columns: Sequence[str]) -> I
 
 
 def _with_columns(rollouts: pd.DataFrame, place: Path, columns: Sequence[str]) -> pd.DataFrame:
-    """Rollouts, the first of a file or folder, with those of the columns that they lack."""
+    """The rollouts, which are the first of a file or folder, with those of `columns` that they lack."""
     lacking = [name for name in dict.fromkeys(columns) if name not in rollouts]
     return rollouts.assign(**read_frame(place, RESPONSES, lacking).iloc[: len(rollouts)]) if lacking else rollouts
 
@@ -89,7 +89,7 @@ def with_classes(rollouts: pd.DataFrame, judge: Judge) -> pd.DataFrame:
 
 def refuse_evaluated(asked: Sequence[str], evaluated: pd.DataFrame, source: str | Path) -> None:
     """Refuse questions that an evaluation set (columns dataset, question_id, question) asks too: no label of an
-    evaluation may reach a fit, which would learn from responses in `source` to the texts that are asked. Raises
+    evaluation may reach a fit, which would learn from the responses in `source` to the texts `asked`. Raises
     ContractError; typesetting, case and white space do not matter (`cocal_study.questions.overlap.fingerprint`)."""
     leaked = evaluated[evaluated["question"].map(fingerprint).isin({fingerprint(text) for text in asked})]
     if len(leaked):
@@ -103,9 +103,9 @@ def refuse_evaluated(asked: Sequence[str], evaluated: pd.DataFrame, source: str 
 
 @dataclass(frozen=True)
 class Scorer:
-    """All that gives the baselines of one policy their scores: companions by kind
-    (`cocal_study.config.method.Baseline.reader`), what was learnt by the names of the baselines, and the number of
-    responses in the self-consistency pool."""
+    """Everything from which the baselines of one policy get their scores: companions by kind
+    (`cocal_study.config.method.Baseline.reader`), learnt scores by name of the baseline, and the number of responses in
+    the self-consistency pool."""
 
     baselines: Sequence[str]
     settings: EstimatorSettings
@@ -129,8 +129,8 @@ class Scorer:
         }
 
     def of_states(self, reader: FeatureReader, rows: np.ndarray, table: pd.DataFrame) -> dict[Estimator, np.ndarray]:
-        """Scores of the baselines that read hidden states, float64 (n,) each, of ascending rows, int64 (n,), and of the
-        responses to which these belong."""
+        """Scores of the baselines that read hidden states, float64 (n,) each, for ascending rows of the store, int64
+        (n,); `table` has the responses to which these belong."""
         from cocal_study.methods.base.companion_scores import score_rows
 
         readers = {(BASELINES[name].reader, _target(name)): name for name in self.baselines if BASELINES[name].reader}
@@ -165,8 +165,8 @@ def _target(baseline: str) -> str | None:
 
 
 def states_of(reader: FeatureReader, rows: np.ndarray, baselines: Iterable[str]) -> dict[str, np.ndarray]:
-    """The states of the blocks and poolings that each of the baselines declares, float32 (n, inputs). What several read
-    is read once."""
+    """The states of the blocks and poolings that each of the baselines declares, float32 (n, inputs). States that
+    several baselines read are read once."""
     kinds, depth = (
         {name: (BASELINES[name].blocks, BASELINES[name].poolings) for name in baselines},
         reader.layers[-1] + 1,
@@ -181,8 +181,8 @@ def states_of(reader: FeatureReader, rows: np.ndarray, baselines: Iterable[str])
 def learn_scores(
     baselines: Sequence[str], rollouts: pd.DataFrame, features: FeatureReader | None
 ) -> dict[str, LearntScore]:
-    """Let the baselines that learn a score do so on the rollouts of `read_experience` on which companions are trained;
-    row k of the features belongs to rollout k. The result has what was learnt by the names of the baselines. Raises
+    """Learn the scores of those baselines that learn one, from the rollouts of `read_experience` on which companions
+    are trained; row k of the features belongs to rollout k. Returns what was learnt by name of the baseline. Raises
     ConfigError if a baseline learns and there are no states, and ContractError if no response is left for training or
     for validation."""
     learning = [name for name in baselines if BASELINES[name].learn]
@@ -213,8 +213,8 @@ def scores_to_learn_from(
     scorer: Scorer, table: pd.DataFrame, features: FeatureReader | None, plain: Mapping[Estimator, np.ndarray]
 ) -> dict[Estimator, np.ndarray]:
     """Scores of rows of a table from `read_experience`, float64 (n,) each; those of hidden states are NaN outside the
-    held-out part. Row k of the features, if a baseline reads them, and of the plain scores, those of all tables,
-    belongs to label k of the index.
+    held-out part. Row k of the features, if a baseline reads them, and of `plain`, the scores of all tables
+    (`of_tables`), belongs to label k of the table's index.
     """
     scores = {
         baseline: values[table.index] for baseline, values in plain.items() if baseline.method in scorer.baselines
@@ -235,7 +235,7 @@ def predict_baselines(
     features: Path | None,
     checkpoint: Checkpoint,
 ) -> pd.DataFrame:
-    """Compute the confidences of all baselines on one checkpoint, as they are and by each calibrator, in its first
+    """Compute the confidences of all baselines on one checkpoint, as they are and by each calibrator, for its first
     `samples` responses to each question of a set ({set}.parquet) and their features ({set}.zarr): a table in the
     contract PREDICTIONS whose methods are named by `cocal_study.planning.baselines.named`. A score without a
     calibrator, because no rollout had a score, has no valid confidence after the calibration. Raises ContractError if a

@@ -18,8 +18,8 @@ JUDGE_FORMATS = ("correctness", "equivalence")
 
 
 class Prompts:
-    """The user messages of a prompt set, which is a folder of this package, or of another folder, of which only the
-    named formats may be read. Raises ConfigError if there is no such set."""
+    """The user messages of a prompt set, which is a folder of this package, or of another `folder`, from which only
+    these `formats` are read. Raises ConfigError if there is no such set."""
 
     def __init__(self, name: str, folder: Traversable | None = None, formats: tuple[str, ...] | None = None):
         known = sorted(entry.name for entry in files(__name__).iterdir() if (entry / "answer.txt").is_file())
@@ -39,12 +39,12 @@ class Prompts:
         return digest({name: self._texts[name].template for name in names})
 
     def identity(self, *prompt_formats: str, domain: str = "mathematics") -> dict[str, str]:
-        """The set's name and the digest of those texts, on which a result depends."""
+        """The set's name and the `digest` of its texts, on which a result depends."""
         return {"set": self.name, "texts": self.digest(*prompt_formats, domain=domain)}
 
     def message(self, prompt_format: str, question: str, domain: str = "mathematics", **others: str) -> str:
-        """The user message in a prompt format; others are what its further placeholders stand for, such as the response
-        that P(True) asks about."""
+        """The user message in a prompt format; `others` are the values of its further placeholders, such as the
+        response that P(True) asks about."""
         text = self._texts[self._named(prompt_format, domain)]
         # a text that holds `<|im_end|>` must not end the user's turn
         inert = {name: value.replace("<|", "< |") for name, value in {"question": question, **others}.items()}
@@ -60,8 +60,8 @@ class Prompts:
 
 
 def judge_prompts(folder: str | Path | None) -> Prompts:
-    """The user messages to a judge, those of this package or of a folder of somebody's own. Raises ConfigError if a
-    text is missing, cannot be read, or has other placeholders than that of this package."""
+    """The user messages to a judge, those of this package or of a user's folder. Raises ConfigError if a text is
+    missing, cannot be read, or has other placeholders than that of this package."""
     ours = Prompts("judge", files(__name__) / "judge")
     if folder is None:
         return ours
