@@ -1,7 +1,7 @@
 """CoCal: Companion Confidence Calibration, as a reproducible workflow and a library.
 
-Importing the package is free: every sub-package imports its heavy libraries on its own, and `cocal.Companion` when it
-is asked for.
+Importing the package is cheap: every sub-package imports heavy libraries only when it needs them, and `cocal.Companion`
+is imported when it is first used.
 """
 
 from typing import TYPE_CHECKING

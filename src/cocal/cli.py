@@ -1,7 +1,7 @@
 """The command line: `cocal COMMAND --help`.
 
 The flags of a command are known without its libraries (`cocal.commands.catalogue`), so help and refusals are quick; the
-module that does its work is imported when flags, places and locks are in order.
+module that does its work is imported once its flags, the places that it writes and its locks are in order.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from cocal.runtime.numerics import check_processor, environment
 EXPECTED = (BusyError, ClusterError, ConfigError, ContractError, EngineError)
 """The errors whose message tells a user all that there is to know."""
 RESUMED = "fit", "score"
-"""Commands of a user's own whose work a later run goes on with."""
+"""The library's own commands whose interrupted work the same command resumes."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -86,7 +86,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _options(arguments: Sequence[str]) -> tuple[Command, argparse.Namespace]:
-    """A command and its options, with those that it passes on to another program.
+    """Parse the arguments: the command and its options, with those that it passes on to another program.
 
     Only the chosen command gets its flags; `cocal stages` lists those of the workflow.
     """
@@ -126,7 +126,7 @@ def _places(options: argparse.Namespace) -> list[Path]:
 
 @contextmanager
 def _ctrl_c_later() -> Iterator[None]:
-    """Put Ctrl-C off while libraries are loaded: in the midst of PyTorch's it would abort the process."""
+    """Delay Ctrl-C while libraries are loaded: during PyTorch's import it would abort the process."""
     asked: list[int] = []
     before = signal.signal(signal.SIGINT, lambda number, _: asked.append(number))
     try:

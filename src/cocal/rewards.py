@@ -1,8 +1,8 @@
 """The objectives of RLCR and DCPO, as functions of arrays and for anybody's training with TRL (appendix B.2).
 
-`rlcr` makes a reward function for TRL's `GRPOTrainer` of one that says whether answers are right, and `dcpo_advantages`
-gives such a trainer the advantages of DCPO. Responses state their confidence as `CONFIDENCE: 0.83`, last and on a line
-of its own; `cocal.answers.extraction` has the grammar.
+`rlcr` turns a reward function that says whether answers are right into RLCR's for TRL's `GRPOTrainer`, and
+`dcpo_advantages` gives such a trainer the advantages of DCPO. Responses state their confidence as `CONFIDENCE: 0.83`,
+last and on a line of its own; `cocal.answers.extraction` has the grammar.
 
 In arrays, rows are responses, and the G responses to one question are consecutive; `confidence` is NaN where a response
 states no valid one, for which the paper names no reward. Its confidence error is then `invalid`, by default 1, the
@@ -59,7 +59,7 @@ def rlcr_calibration(correct: ArrayLike, confidence: ArrayLike, invalid: float =
 def dcpo_calibration(
     correct: ArrayLike, confidence: ArrayLike, group_size: int, group_weight: float = 0.5, invalid: float = 1.0
 ) -> np.ndarray:
-    """DCPO's reward of n responses, float64 of shape (n,): less the distance of c to (1 - w) y + w mean(y).
+    """DCPO's reward of n responses, float64 of shape (n,): minus the distance of c from (1 - w) y + w mean(y).
 
     The weight w is `group_weight`, the paper's lambda, and the mean is that of the group.
     """
@@ -74,7 +74,7 @@ def _error(confidence: ArrayLike, target: np.ndarray, invalid: float) -> np.ndar
 
 
 def token_advantages(task: ArrayLike, calibration: ArrayLike, starts: Sequence[int], length: int) -> np.ndarray:
-    """DCPO's advantages of single tokens, (n, length): the task's before `starts`, and that of calibration from there.
+    """DCPO's token advantages, (n, length): those of the task before `starts`, and those of calibration from there on.
 
     Args:
         task, calibration: Advantages of each response's correctness and of its calibration reward, (n,).
@@ -124,14 +124,14 @@ def rlcr(correctness: RewardFunction, *, invalid: float = 1.0) -> RewardFunction
 def dcpo_advantages(
     trainer: "GRPOTrainer", *, correctness: int = 0, group_weight: float = 0.5, invalid: float = 1.0
 ) -> None:
-    """Give a trainer that has not begun DCPO's advantages of single tokens in the place of its own.
+    """Replace a trainer's advantages by DCPO's advantages of single tokens, before its training begins.
 
     The task advantage goes to the tokens of reasoning and answer, the calibration advantage to those of the confidence;
     each is normalised within the group. The mean calibration reward is logged as `rewards/calibration/mean`.
 
     Args:
-        correctness: Place of its reward function whose value is 1 for a right answer and 0 for a wrong one. A response
-            without a verdict (None) teaches nothing. The other reward functions are logged and have no effect.
+        correctness: Index of the trainer's reward function that is 1 for a right answer and 0 for a wrong one. A
+            response without a verdict (None) has no effect. The other reward functions are logged and have no effect.
         group_weight: See `dcpo_calibration`; the authors' and the paper's is 0.5.
     """
     import torch
@@ -155,7 +155,7 @@ def dcpo_advantages(
         ids, length = latest["ids"], batch["completion_ids"].shape[1]
         confidence = stated_confidences(gather_object(plain_texts(tokenizer, ids)))
         verdicts = latest["rewards"][:, correctness].cpu().numpy()
-        correct = verdicts > 0.5  # none counts as wrong in its group
+        correct = verdicts > 0.5  # no verdict counts as wrong in its group
         calibration = dcpo_calibration(correct, confidence, size, group_weight, invalid)
         own = slice(trainer.accelerator.process_index * len(ids), (trainer.accelerator.process_index + 1) * len(ids))
         task, stated = (group_advantages(part, size)[own] for part in (correct, calibration))

@@ -1,12 +1,12 @@
 r"""Exact comparison of answers by computer algebra.
 
-What math-verify's parser has read is compared here and not by math-verify's own `verify`, which rounds to six decimals
-and chops below 1e-15, ignores the case of letters, and finds two equations equal if neither has a real solution. Only
-the processes of `cocal.answers.comparison` import this module.
+Expressions read by math-verify's parser are compared here and not by math-verify's own `verify`, which rounds to six
+decimals and chops below 1e-15, ignores the case of letters, and finds two equations equal if neither has a real
+solution. Only the processes of `cocal.answers.comparison` import this module.
 
 Two expressions without letters are equal if their values are, exactly where both are rational and to forty digits
 elsewhere; a decimal equals an exact value that agrees with it to six decimals and to one part in a million. Expressions
-with letters are equal if they are wherever both are real.
+with letters are equal if their values are wherever both are real.
 """
 
 from collections.abc import Iterable
@@ -23,14 +23,14 @@ _DIGITS = 40
 _DECIMALS = 6
 _GREATER = sympy.GreaterThan, sympy.StrictGreaterThan
 _POINTS = ("17/7", "-23/11", "31/13", "-5/9", "3/8", "19/6", "-37/15", "41/29", "7/16", "-11/4")
-"""Values at which expressions with letters are compared, given out to letters in turn."""
+"""Values at which expressions with letters are compared; they are assigned to the letters in turn."""
 _LARGE = 1_000_000
 _GROWING = sympy.factorial, sympy.factorial2, sympy.gamma, sympy.binomial
-"""What has too many digits where a letter is the square of a large number."""
+"""Functions whose values have too many digits where a letter is the square of a large number."""
 
 
 def equal(gold: Read, answer: Read) -> bool:
-    """True if two answers that were read are equal."""
+    """True if two parsed answers are equal."""
     gold, answer = _unwrapped(*(side.doit() if isinstance(side, sympy.MatrixExpr) else side for side in (gold, answer)))
     first, second = relations_of(gold), relations_of(answer)
     if first and second:
@@ -44,7 +44,7 @@ def equal(gold: Read, answer: Read) -> bool:
 
 
 def _unwrapped(gold: Read, answer: Read) -> tuple[Read, Read]:
-    """The two answers; of an equation with a name on its left, the right side alone if the other is no equation."""
+    """The two answers; an equation such as x = 5 becomes its right side if the other answer is no such equation."""
     first, second = _named(gold), _named(answer)
     if None not in (first, second) and isinstance(gold, sympy.FiniteSet) != isinstance(answer, sympy.FiniteSet):
         return first, second
@@ -56,7 +56,7 @@ def _unwrapped(gold: Read, answer: Read) -> tuple[Read, Read]:
 
 
 def _named(expression: Read) -> Read | None:
-    """The right side of an equation with a name on its left; of several, a set or, if the names differ, a tuple."""
+    """The right side of an equation such as x = 5; for several equations, a set, or a tuple if their names differ."""
     parts = expression.args if isinstance(expression, sympy.FiniteSet) else relations_of(expression)
     ordered = getattr(expression, "_unsorted_args", parts)
     if not parts or not all(isinstance(part, sympy.Eq) for part in parts):
@@ -76,14 +76,14 @@ def _named(expression: Read) -> Read | None:
 
 
 def _in_alphabet(names: set[Read]) -> bool:
-    """True for letters that follow one another in the alphabet; a pair has their values in this order."""
+    """True for consecutive letters of the alphabet; a tuple then lists their values in alphabetical order."""
     letters = sorted(name.name for name in names if isinstance(name, sympy.Symbol))
     first = ord(letters[0][0]) if letters else 0
     return len(letters) == len(names) and letters == [chr(first + place) for place in range(len(letters))]
 
 
 def _is_name(left: Read) -> bool:
-    """True for letters and what is made of letters alone, such as a pair, a quotient or a function of them."""
+    """True for a letter, and for a pair, a quotient or a function of letters alone."""
     return isinstance(left, (sympy.Tuple, sympy.Interval, AppliedUndef)) or is_expr_of_only_symbols(left)
 
 
@@ -99,7 +99,7 @@ def _equal_relations(first: tuple[Read, ...], second: tuple[Read, ...]) -> bool:
 
 
 def _whole(relations: tuple[Read, ...]) -> tuple[Read, ...]:
-    """A chain of equations that begins with a name, as the equation of its two ends; but `a=b=c` says more."""
+    """A chain of equations such as x = 2 + 3 = 5, reduced to x = 5; but `a=b=c` says more and is kept."""
     if len(relations) < 2 or not all(isinstance(part, sympy.Eq) for part in relations):
         return relations
     if _is_name(relations[0].lhs) and not any(part.rhs.is_Symbol for part in relations[:-1]):
@@ -108,7 +108,7 @@ def _whole(relations: tuple[Read, ...]) -> tuple[Read, ...]:
 
 
 def _equal_relation(gold: Relational, answer: Relational) -> bool:
-    """True if one relation is the other times a number; a function's argument may have another name."""
+    """True if two relations are equal up to a numerical factor; the argument of a function may have another name."""
     gold, answer = _same_argument(*(side.reversed if isinstance(side, _GREATER) else side for side in (gold, answer)))
     if gold.func is not answer.func:
         return False
@@ -127,7 +127,7 @@ def _equal_relation(gold: Relational, answer: Relational) -> bool:
 
 
 def _same_argument(gold: Relational, answer: Relational) -> tuple[Relational, Relational]:
-    """The relations; if they define a function of one letter, with the same letter."""
+    """The relations; if both define a function of one letter, the second one gets the letter of the first."""
     ours, theirs = gold.lhs, answer.lhs
     if not (isinstance(ours, AppliedUndef) and isinstance(theirs, AppliedUndef) and ours.func == theirs.func):
         return gold, answer
@@ -150,8 +150,8 @@ def _factor(ours: sympy.Expr, theirs: sympy.Expr) -> sympy.Expr | None:
 
 
 def _same_roots(ours: sympy.Expr, theirs: sympy.Expr) -> bool:
-    """True if two equations in one letter have the same real solutions, and have any. Of two polynomials, which may
-    have others, this is not asked."""
+    """True if two equations in one letter have the same real solutions, of which there is at least one. False for two
+    polynomials, which may also have complex solutions."""
     names = ours.free_symbols | theirs.free_symbols
     if len(names) != 1 or ours.atoms(AppliedUndef) | theirs.atoms(AppliedUndef):
         return False
@@ -162,7 +162,7 @@ def _same_roots(ours: sympy.Expr, theirs: sympy.Expr) -> bool:
 
 
 def _relation_is_set(relations: tuple[Read, ...], other: Read) -> bool:
-    """True if inequalities describe a set."""
+    """True if the solutions of relations, such as inequalities, are the set that the other answer states."""
     if not isinstance(other, sympy.Set) or (len(relations) == 1 and isinstance(relations[0], sympy.Eq)):
         return False
     solved = _solved(relations)
@@ -171,7 +171,7 @@ def _relation_is_set(relations: tuple[Read, ...], other: Read) -> bool:
 
 
 def _solved(relations: tuple[Read, ...]) -> sympy.Set | None:
-    """The real values for which relations in one letter, or in one function of it, hold."""
+    """The set of real values of the one letter, or of the one undefined function, for which the relations hold."""
     functions = {part: sympy.Dummy(real=True) for relation in relations for part in relation.atoms(AppliedUndef)}
     relations = tuple(relation.xreplace(functions) for relation in relations)
     names = {name for relation in relations for name in relation.free_symbols}
@@ -187,7 +187,7 @@ def _equal_ratios(gold: Read, answer: Read) -> bool:
 
 
 def _members(expression: Read) -> tuple[tuple[Read, ...] | None, bool | None]:
-    """The members of a list and whether their order counts (None: either way, as for an open interval or a pair)."""
+    """The members of a tuple or set, or the ends of an open or closed interval, and whether their order counts."""
     if isinstance(expression, sympy.Tuple):
         return expression.args, True
     if isinstance(expression, sympy.FiniteSet):
@@ -214,7 +214,7 @@ def _equal_sets(gold: Read, answer: Read) -> bool:
 
 
 def _collection(value: Read) -> Read:
-    """A set or a tuple; of anything else the set with this member. Conditions that exclude a number hold together."""
+    """The value as a set or tuple; a single value becomes a set. Conditions that exclude numbers are solved jointly."""
     if isinstance(value, sympy.FiniteSet) and any(isinstance(part, sympy.Ne) for part in value.args):
         conditions = [relations_of(part) for part in value.args]
         solved = _solved(tuple(chain(*conditions))) if all(conditions) else None
@@ -239,7 +239,7 @@ def _matched(ours: list[Read], theirs: list[Read]) -> bool:
 
 
 def _equal_matrices(gold: Read, answer: Read) -> bool:
-    """A row or a column also equals the tuple of its entries."""
+    """True if two matrices are equal; a row or a column also equals the tuple of its entries."""
     for matrix, other in ((gold, answer), (answer, gold)):
         members, ordered = _members(other)
         if members and ordered and isinstance(matrix, sympy.MatrixBase) and 1 in matrix.shape:
@@ -259,7 +259,7 @@ def _equal_expressions(gold: Read, answer: Read) -> bool:
 
 
 def _times_100(expression: sympy.Expr) -> sympy.Expr:
-    """A percentage as the number in front of the sign."""
+    """A percentage as the number in front of its percent sign."""
     return expression.xreplace({HUNDREDTH: sympy.Integer(1)})
 
 
@@ -280,8 +280,8 @@ def _equal_values(gold: sympy.Expr, answer: sympy.Expr) -> bool:
 
 
 def _exact(expression: sympy.Expr) -> sympy.Expr:
-    """The expression evaluated, with decimals as the fractions that they state and, where all is real, with real odd
-    roots of negative numbers: `\\sqrt[3]{-8}` is -2."""
+    """The evaluated expression, in which decimals are exact fractions and, if there is no imaginary unit, odd roots of
+    negative numbers are real: `\\sqrt[3]{-8}` is -2."""
     decimals = {number: sympy.Rational(str(number)) for number in expression.atoms(sympy.Float)}
     evaluated = expression.replace(lambda part: isinstance(part, sympy.UnevaluatedExpr), lambda part: part.args[0])
     try:
@@ -315,8 +315,8 @@ def _equal_functions(gold: sympy.Expr, answer: sympy.Expr, names: set[sympy.Basi
 
 
 def _beyond(*expressions: sympy.Expr) -> int:
-    """A number beyond which floors, absolute values and roots of squares with the numbers of expressions differ; 0
-    where there are none of them, or the numbers are large."""
+    """A number beyond which expressions that differ by floors, absolute values or square roots have different values; 0
+    if they have none of these, or if their numbers are large."""
     powers = set().union(*(one.atoms(sympy.Pow) for one in expressions))
     bent = any(power.exp.is_Rational and power.exp.q == 2 and power.free_symbols for power in powers)
     if not (bent or any(one.has(sympy.floor, sympy.ceiling, sympy.Abs) for one in expressions)):
@@ -331,7 +331,7 @@ def _beyond(*expressions: sympy.Expr) -> int:
 
 
 def _assignments(names: Iterable[sympy.Basic], beyond: int = 0) -> list[dict[sympy.Basic, sympy.Rational]]:
-    """Points at which letters, and functions that are only named, have values; two of them lie beyond a number."""
+    """Points that give every letter and every undefined function a value; two of them lie beyond a number."""
     ordered = sorted(names, key=lambda name: (not isinstance(name, AppliedUndef), str(name)))
     count, values = len(ordered), [sympy.Rational(value) for value in _POINTS]
     if not count:
@@ -354,8 +354,8 @@ def _value(expression: sympy.Expr, at: dict[sympy.Basic, sympy.Rational]) -> sym
 
 
 def _near(first: sympy.Expr, second: sympy.Expr) -> bool:
-    """True if two values agree to forty digits but for rounding, relative to their size; or if one is 0 and of the
-    other no digit is known, since its terms cancel each other."""
+    """True if two values agree to forty digits up to rounding, relative to their size, or if one is 0 and the other has
+    no known digit because its terms cancel each other."""
     for zero, other in ((first, second), (second, first)):
         if zero == 0 and getattr(other, "_prec", 0) == 1:
             return True
@@ -376,4 +376,4 @@ _COMPARISONS = (
     ((sympy.Set, sympy.Tuple), _equal_sets),
     (sympy.Expr, _equal_expressions),
 )
-"""What compares two answers of which one is of a kind."""
+"""The functions that compare two answers, by the kind of one of them; the first that applies is used."""

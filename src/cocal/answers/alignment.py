@@ -1,4 +1,4 @@
-r"""What only one of two answers states, as a table of rules, in the order in which they apply (`ALIGNMENTS`)."""
+r"""Removal of what only one of two answers states, by a table of rules in their order (`ALIGNMENTS`)."""
 
 import re
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from cocal.answers.words import DATA, any_of
 NUMBER = r"[+-]?(?:[0-9]+(?:,[0-9]{3})*(?:\.[0-9]+)?|\.[0-9]+|[0-9]+/[0-9]+|\\frac\{[0-9]+\}\{[0-9]+\})"
 TEXT = re.compile(r"\\(?:text|textrm|mathrm)\s*\{([^{}]*)\}")
 _SYMBOLS, ONES = any_of("symbols"), any_of("letters")
-"""Symbols of units that are no products of variables, and those that may be."""
+"""Unit symbols that cannot be products of variables, and those that can."""
 _KNOWN = re.compile("|".join([_SYMBOLS, ONES, any_of("upright")]))
 """Units of one or two letters in a text command; other letters there may be variables in an upright font."""
 _POWER = r"(?:\s*\^\s*\{?(?P<power>[23])\}?)?"
@@ -30,12 +30,12 @@ _COMPOUND = re.compile(
 )
 """A quantity in two units."""
 _SIZES = {unit: (kind, size) for kind, sizes in DATA["sizes"].items() for unit, size in sizes.items()}
-"""The kind of a unit, and its size in the least one of the kind."""
+"""The kind of each unit, and its size as a multiple of the smallest unit of this kind."""
 _ATTACHED = re.compile(rf"(?P<value>{NUMBER})\s?(?P<symbol>(?:{ONES}|{_SYMBOLS})(?:/(?:{ONES}))?){_POWER}")
 _WORDS = frozenset(DATA["counted"].split())
 """The words that may stand behind a number without changing it."""
 _ANGLE = re.compile(rf"({NUMBER})\s*\^\s*\{{?\s*\\circ\s*\}}?")
-"""An angle in degrees, whose sign is a unit where it stands behind a number alone."""
+"""A number with a degree sign and nothing else, where the sign is a unit."""
 DEGREES = re.compile(r"(\d+(?:\.\d+)?[a-z]?|(?<![A-Za-z\\])[a-z])\s*\^\s*(?:\{\s*\\circ\s*\}|\\circ)")
 """An angle in degrees, which the parser would read as a bare number."""
 _ABBREVIATED = {word: symbol for symbol, names in DATA["abbreviated"].items() for word in names.split()}
@@ -59,13 +59,13 @@ _MEMBER = re.compile(
     rf"(?P<name>(?:[A-Za-z]|\\[a-z]+)(?:_\{{?\w\}}?)?|\({_COORDINATE}(?:\s*,\s*{_COORDINATE})*\))\s*(?:\\in|=)\s*"
     r"(?=[\[(]|\\\{)"
 )
-"""What names a set, an interval or a tuple, or says that a letter lies in it."""
+"""The text that names a set, an interval or a tuple, or says that a letter lies in it."""
 _POINT = re.compile(r"[A-Z]\s*(?=\([^()]*,[^()]*\)$)")
 """The name of a point before its coordinates."""
 _VALUED = re.compile(
     r"(?:[A-Za-z](?=\(|_\{)|\\(?:gcd|lcm|min|max)(?![a-z]))\s*(?:\([^()]*\))?(?:_\{[^{}]*\})?\s*=\s*(?=[^=,]+$)"
 )
-"""What names a value: a function, a probability or a letter with an index in words."""
+"""The text that names a value: a function, a probability or a letter with an index in words."""
 _NO_VALUE = re.compile(r"[,=<>]|\\(?:begin|le|ge|ne|in)(?![a-z])|\b(?:no|not|for|if|when|all)\b")
 """Signs and words that neither one value nor a sum of unit vectors contains."""
 _CONSTANT = re.compile(r"\\[A-Za-z]+|(?<![A-Za-z])e(?![A-Za-z])")
@@ -95,11 +95,11 @@ Pair = tuple[str, str]
 
 
 class Said(NamedTuple):
-    """A rule for two answers.
+    """A rule about two answers.
 
     Attributes:
-        says: What it decides or makes equal, as the page of the verifier shows it.
-        apply: Function of gold and answer.
+        says: What the rule decides or makes equal, as the page about the verifier shows it.
+        apply: Function of the gold answer and the answer.
     """
 
     says: str
@@ -187,7 +187,7 @@ def _valued(gold: str, answer: str) -> Pair:
 
 
 def _as_column(text: str, beside: str) -> str:
-    """A sum of unit vectors as a sum of columns, of as many rows as the tuple or the column beside it has."""
+    """A sum of unit vectors, rewritten as a sum of columns with as many rows as the tuple or column beside it has."""
     names = "ijk"[: 1 + (beside.count(r"\\") or [*marks(beside, ",").values()].count(1))]
     used = set(_UNIT_VECTOR.findall(text)) - {"i"}
     if not (used and used < {*names} and beside.startswith(("(", r"\begin"))) or _NO_VALUE.search(text):
@@ -197,7 +197,7 @@ def _as_column(text: str, beside: str) -> str:
 
 
 def _thousands(gold: str, answer: str) -> Pair:
-    """Beside anything else than one number, `x=2,400` may be two solutions."""
+    """Ungroup `x=2,400` beside a single number only; beside anything else it may state two solutions."""
     for assigned, other in ((gold, answer), (answer, gold)):
         if _ASSIGNED.fullmatch(assigned) and _ONE_NUMBER.fullmatch(other):
             return gold.replace(",", ""), answer.replace(",", "")
@@ -261,7 +261,7 @@ ALIGNMENTS = (
 
 
 def in_radians(text: str) -> str:
-    """A text with its angles in radians, which are in degrees."""
+    """A text whose angles in degrees are converted to radians."""
     return DEGREES.sub(r"\\frac{\1\\pi}{180}", text)
 
 
@@ -271,13 +271,13 @@ def consecutive(word: str) -> bool:
 
 
 def _renamed(family: re.Match[str], other: re.Match[str]) -> str:
-    """What the other family says, with the letter for whole numbers that the first one has."""
+    """The other family of solutions, rewritten with the letter for whole numbers of the first family."""
     ours, theirs, text = family["letters"], other["letters"], other["what"]
     return text if len(ours + theirs) > 2 or ours in _LETTER.findall(text) else _with_letter(text, theirs, ours)
 
 
 def _with_letter(text: str, old: str, new: str) -> str:
-    """A text with another letter."""
+    """A text in which one letter is replaced by another."""
     return _LETTER.sub(lambda match: new if match[0] == old else match[0], text)
 
 
@@ -288,7 +288,7 @@ def _ratio(unit: str | None, other: str | None) -> Fraction:
 
 
 def measured(text: str, beside: str) -> tuple[str, str | None]:
-    """The value of a quantity and its unit; the text itself and None where it has none."""
+    """The value and the unit of a quantity; the text itself and None if it has no unit."""
     if (match := _COMPOUND.fullmatch(text)) and (ratio := _ratio(unit_name(match[2]), unit_name(match[4]))) > 1:
         return rf"({ratio}\cdot {match[1]}+{match[3]})", unit_name(match[4])
     if match := _PRICE.fullmatch(text):
@@ -318,7 +318,7 @@ def _admitted(unit: str) -> bool:
 
 def unit_name(unit: str) -> str:
     """A unit in one spelling: `square feet` as `ft2` and `miles per hour` as `mi/h`, without a plural."""
-    unit = re.sub(r"\bM(?=[WJVAN]\b)", "mega", unit)  # the one prefix that another has in capitals
+    unit = re.sub(r"\bM(?=[WJVAN]\b)", "mega", unit)  # the only prefix that is another one in small letters
     name = re.sub(r"\s*(?:/|\bper\b)\s*", "/", re.sub(r"[\^.]", "", " ".join(unit.lower().split())))
     name = re.sub(r"\b(?:(sq(?:uare)?)|cu(?:bic)?) (\w+)", lambda match: match[2] + ("2" if match[1] else "3"), name)
     return re.sub(r"[a-z]+", lambda match: _abbreviated(match[0]), name)

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 _HYPHENED = re.compile(r"[0-9]+(?:-[0-9]+)+")
-"""A score, a range of pages or a date; no two of them are one number."""
+"""A score, a range of pages or a date, such as 3-2; two that are written differently are never equal."""
 
 
 def prepare(memory_mb: int) -> None:
@@ -37,7 +37,7 @@ def prepare(memory_mb: int) -> None:
 def compare(gold: str, answer: str) -> bool | None:
     """True if two answers in the spelling of `cocal.answers.spelling` are equal.
 
-    None if neither can be read, or if computer algebra fails on them: then only their texts could tell, which differ.
+    None if neither can be read or computer algebra fails on them; then only their texts could tell, and these differ.
     """
     from cocal.answers.algebra import equal
     from cocal.answers.reading import alternatives, read

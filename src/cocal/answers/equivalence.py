@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 Pair = tuple[str | None, str | None]
-"""Forms of gold answer and answer, in this order: a gold may state a label that the answer lacks. None is no form."""
+"""Forms of a gold answer and of an answer, in the order that some rules need; None for an answer without a form."""
 
 _CHUNK = 16
 """Number of comparisons that are sent to a process together; each takes a few milliseconds."""
@@ -36,7 +36,7 @@ _CHUNK_TIMEOUT = 1.0
 _MIN_ANSWERS = 100
 """Number of answers after which the share of undecided ones is checked."""
 _GRACE = 60.0
-"""Seconds beyond `wall_timeout` after which a pool that has not said how a chunk ended is replaced."""
+"""Seconds beyond `wall_timeout` after which a pool that has not reported the end of a chunk is replaced."""
 _MAX_BROKEN_POOLS = 3
 """Number of process pools in a row that may break without judging anything."""
 
@@ -47,10 +47,10 @@ class Verifier:
     Two answers are equivalent if their texts differ only in typesetting (`cocal.answers.spelling`), two plain integers
     if they are the same number. `cocal.answers.notation` decides on units, bases, words and ordered lists. Computer
     algebra decides everything else (`cocal.answers.algebra`), in processes that are killed when a comparison takes too
-    much processor time or memory; such a comparison stays undecided and counts as not equivalent. So does one of two
-    answers that computer algebra cannot read: a number found inside a text never stands for it. A number
-    that is too large to evaluate (`cocal.answers.sizes`) equals nothing but its own text, since a process that is ended
-    counts as a time-out; an answer beyond `settings.max_answer_length` or `settings.max_nesting` equals nothing.
+    much processor time or memory; such a comparison stays undecided and counts as not equivalent, as do two answers
+    that computer algebra cannot read: a number found inside a text never stands for it. A number that is too large to
+    evaluate (`cocal.answers.sizes`) equals nothing but its own text, since a process that is ended counts as a
+    time-out; an answer beyond `settings.max_answer_length` or `settings.max_nesting` equals nothing.
 
     Comparisons are bounded by processor time, so that verdicts do not depend on other work on the machine. If a process
     ends for another reason or exceeds `settings.wall_timeout`, its comparison is tried once more. There are half as
@@ -130,10 +130,10 @@ class Verifier:
     def classes(
         self, answers: Sequence[str | None], pools: Sequence[Hashable] | None = None, questions: Sequence[str] = ()
     ) -> Verdicts:
-        """See `Judge.classes`: the members of a class are all equal to each other, with either of two as gold answer.
-        An answer is undecided if its comparison with one of another class is. Without `pools` there is one; the
-        questions are not used. Raises a ContractError if the comparisons of more than `settings.max_timeouts` of the
-        answers are given up."""
+        """See `Judge.classes`: any two members of a class are equivalent, with one or the other as the gold answer. An
+        answer is undecided if its comparison with an answer of another class is. Without `pools` all answers are one
+        pool; the questions are not used. Raises a ContractError if the comparisons of more than `settings.max_timeouts`
+        of the answers are given up."""
         open_pairs: list[Rows] = []
         given_up: list[Rows] = []
 
@@ -157,7 +157,7 @@ class Verifier:
         return Verdicts(labels, decided_rows(forms, known, labels, open_pairs))
 
     def _count(self, answers: Sequence[str | None], exceeded: np.ndarray) -> None:
-        """Count answers and those whose comparison was given up; fails if these are too many of all so far."""
+        """Count the answers and those whose comparison was given up; raise a ContractError if these are too many."""
         self._answers += sum(answer is not None for answer in answers)
         self._given_up += int(np.count_nonzero(exceeded))
         if self._answers >= _MIN_ANSWERS and self._given_up > self._settings.max_timeouts * self._answers:
@@ -181,8 +181,8 @@ class Verifier:
     def _judge(self, pairs: list[Pair]) -> dict[Pair, bool | None]:
         """The verdicts of computer algebra; None if neither answer can be read, or if the comparison was given up.
 
-        The pairs of a chunk that fails are judged one by one with the full time for each. A pair that failed within its
-        bounds is judged a second time.
+        The pairs of a chunk that fails are judged one by one with the full time for each. A pair whose process failed
+        before it reached its bounds is judged once more.
         """
         chunks = [pairs[start : start + _CHUNK] for start in range(0, len(pairs), _CHUNK)]
         together = self._compare(chunks, min(_CHUNK_TIMEOUT, self._settings.timeout))
@@ -276,7 +276,7 @@ def _obvious(gold: str | None, answer: str | None) -> bool | None:
 
 
 def _start(memory_mb: int, workers: int) -> "ProcessPool":
-    """A pool of processes, tested to be able to compare.
+    """Start a pool of processes and test that they can compare.
 
     A fork server creates them. Forking this process would copy the locks of its threads (torch, pebble) in whatever
     state they are, and spawning would import the computer algebra again for each process that was killed.
@@ -285,7 +285,7 @@ def _start(memory_mb: int, workers: int) -> "ProcessPool":
 
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["cocal.answers.comparison", "cocal.answers.algebra"])
-    of_pebble = cast(Any, context)  # it names the type of a module that has the functions of a context
+    of_pebble = cast(Any, context)  # pebble's annotation names a module
     pool = ProcessPool(workers, initializer=prepare, initargs=(memory_mb,), context=of_pebble)
     try:
         pool.schedule(compare_all, args=([], 0.0)).result()

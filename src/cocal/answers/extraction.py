@@ -20,7 +20,7 @@ drops responses without a valid score in [0, 1] from the confidence metrics (app
 | `0.9/1`, `0.9 or 0.8`, `0.9 (sure)`      | none  | more on the same line                       |
 | `high`, nothing                          | none  | no number                                   |
 
-The word stands by itself: what is glued to a letter, as in `andCONFIDENCE: 0.8` and `OVERCONFIDENCE: 0.8`, is none.
+The word must stand by itself: `andCONFIDENCE: 0.8` and `OVERCONFIDENCE: 0.8` are no statements.
 """
 
 import re

@@ -17,7 +17,7 @@ _ARTICLE = re.compile(r"\b(?:a|an|the)\b(?=\s+\S)")
 _DASHES = {ord(dash): "-" for dash in "‐‑‒–—―−﹣－"} | {ord(quote): "'" for quote in "‘’ʼʻ′`´"}
 _SIGNS = _DASHES | str.maketrans({"×": "x", "♯": "#", "\u2044": "/"})
 _LETTERS = str.maketrans({"ł": "l", "ø": "o", "đ": "d", "ß": "ss", "æ": "ae", "œ": "oe", "ı": "i"})
-"""Letters that are no others with an accent, as they are typed on a plain keyboard."""
+"""Letters that are not accented forms of others, and what is typed for them on a plain keyboard."""
 _RAISED = re.compile(r"(?<=\d)(?<!\d{4})[⁺⁻]?[⁰¹²³⁴⁵⁶⁷⁸⁹]+")
 _VULGAR = re.compile("(?<=\\d)(?=[¼-¾⅐-⅞])")
 _MARKS = re.compile(r"(?<=[a-zA-Z])[\u0300-\u036f]+")
@@ -47,8 +47,8 @@ _KEPT = (
     r"|[$€£¥₹](?=\s*-?\d)|(?<=\d)[€£¥₹]|(?<=\d\s)[€£¥₹]|(?<=[a-z])(?:\+\+|#)(?!\w)"
     r"|(?:(?<=\b[a-z])|(?<=\b[a-z][a-z]))(?:\+|-(?!\s*\w))(?!\w)"
 )
-"""Signs that tell values apart: between digits, a power, a minus, relations, currencies, and behind letters those of
-C++, C#, A+ and A-."""
+"""Signs that tell values apart: signs between digits, powers, a minus, relations, currencies, and the signs of C++, C#,
+A+ and A-."""
 _DROPPED = re.compile(rf"({_KEPT})|[^\w\s]|_")
 _CURRENCY = re.compile("[$€£¥₹]")
 _SPACES = re.compile(r"(?<!\d)\s+|\s+(?!\d)")
@@ -100,8 +100,8 @@ class Judge(Protocol):
 
 
 class ExactMatch:
-    """Judges factual answers by exact match: they are equivalent if `normalise_text` makes them equal, but for a
-    currency that only one of them states. An empty answer, or one that is too long, equals nothing."""
+    """Judges factual answers by exact match: they are equivalent if `normalise_text` makes them equal, up to a currency
+    that only one of them states. An empty answer, or one that is too long, equals nothing."""
 
     def correct(
         self, golds: Sequence[Sequence[str]], answers: Sequence[str | None], questions: Sequence[str]
@@ -125,12 +125,12 @@ class ExactMatch:
 def normalise_text(text: str) -> str:
     r"""A factual answer without case, accents, punctuation, English articles and white space.
 
-    SQuAD's exact match drops case, ASCII punctuation and articles. Beyond it, Unicode is folded first, so that
+    SQuAD's exact match drops case, ASCII punctuation and articles. In addition, Unicode is folded first, so that
     `O’Brien`, `Röntgen` and `1990–91` equal what is typed on a plain keyboard; LaTeX text commands are unwrapped, and
     words may be joined by a hyphen, a space or nothing. Signs between digits, powers, a minus, relations, currencies
     and the signs of `C++`, `C#` and `A+` stay, since `3.5`, `-5`, `9/11`, `10⁶` and `>5` are not 35, 5, 911, 106 and 5;
-    commas may group thousands. White space stays between two digits. An article has a word behind it, as the A of
-    `Vitamin A` has not, or stands behind a comma at the end. A text of punctuation alone keeps it.
+    commas may group thousands. White space stays between two digits. An article is dropped if a word follows it, unlike
+    the A of `Vitamin A`, or if it ends the text after a comma. A text of punctuation alone is kept.
     """
     powers = _RAISED.sub(lambda match: "^" + match[0], _VULGAR.sub(" ", text)).translate(_DASHES)
     plain = unicodedata.normalize("NFKC", powers).translate(_SIGNS)
@@ -212,11 +212,11 @@ def partition(
 def decided_rows(
     forms: Sequence[Hashable | None], pools: Sequence[Hashable], labels: np.ndarray, open_pairs: Iterable[Rows]
 ) -> np.ndarray:
-    """The answers whose class rests on verdicts alone.
+    """Mark the answers whose class does not depend on an undecided comparison.
 
     Args:
-        forms, pools: Those of `partition`.
-        labels: Its result.
+        forms, pools: See `partition`.
+        labels: The result of `partition`.
         open_pairs: Rows of two answers whose equivalence is undecided. If the two share a class through other answers,
             the pair is settled.
 

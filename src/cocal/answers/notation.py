@@ -14,7 +14,7 @@ from cocal.answers.words import DATA, any_of
 
 _UPRIGHT = re.compile(r"\\(?:text|textrm|mathrm|operatorname)\s*\{([^{}]*)\}")
 _SPACE = re.compile(rf"(?<![\d\s~]){GAP}++|{GAP}++(?!\d)|\$")
-"""Typeset spaces, but for those between two digits, and dollar signs."""
+"""Typeset spaces, except between two digits, and dollar signs."""
 _SCRIPT = re.compile(r"([_^])\{(\\[A-Za-z]+|[^{}\\])\}")
 """An index or exponent of one character or command, which needs no braces."""
 _BARE = re.compile(NUMBER)
@@ -35,7 +35,7 @@ _OPEN = re.compile(
 _BOUND = re.compile(r"\(?(?P<name>[a-z])\)?\s*(?:\\ge|(?P<beyond>>))\s*(?P<least>-?\d+)")
 _DECIMAL = re.compile(r"[+-]?\d*\.\d+")
 _FEWEST_PLACES = 6
-"""Decimal places from which on a decimal may be another one rounded."""
+"""Least number of decimal places with which a decimal may be another one rounded."""
 _BASED = re.compile(r"([+-]?)([0-9A-F]+)(?:_|_?(?:in)?base-?)(-?[0-9]+|[a-z]+)", re.IGNORECASE)
 _HEXADECIMAL = re.compile(r"(?=.*\d)(?=.*[A-Fa-f])[0-9A-Fa-f]+")
 _BASES = {name: str(base) for base, name in enumerate(DATA["numbers"].split())}
@@ -43,7 +43,7 @@ _STATEMENTS = re.compile(r"(?:\(\d{1,2}\)(?:[\s,{}]|\\text|and)*){2,}")
 _ROMAN = re.compile(r"\(?(i{1,3}|iv|vi{0,3}|ix|xi{0,2})\)?", re.IGNORECASE)
 _CASES = re.compile(r"([^&]*)\\begin\{cases\}(.*&.*)\\end\{cases\}")
 _IF = re.compile(rf"(?:[,;.]|{GAP})*(?:(?:\\text\s*\{{)?\s*\b(?:if|for|when)\b\s*\}}?|(?=&)|$)")
-"""What stands around the conditions of cases and says nothing."""
+"""Words and signs around the conditions of cases that have no meaning."""
 _PART = re.compile(
     r"\s*(?:,|;|\\ldots|(?:,\s*)?(?:\\text\s*\{\s*)?\b(?:and|or)\b(?:\s*\})?|(?<=[A-Za-z.])\s+(?=\d)|(?<=\})\s*(?=\d))\s*"
 )
@@ -57,7 +57,7 @@ _NAMES = re.compile(r"\\[A-Za-z]+|_\{[^{}]*\}|\b(?:and|or|prime|begin|end|[bpv]?
 
 
 def decided(gold: str, answer: str) -> tuple[bool | None, str]:
-    """The verdict of the first rule that decides on two answers, and what it says; None if none does (`DECISIONS`)."""
+    """The verdict of the first of the `DECISIONS` that decides, and what this rule says; None if none decides."""
     verdicts = ((rule.apply(gold, answer), rule.says) for rule in DECISIONS)
     return next((verdict for verdict in verdicts if verdict[0] is not None), (None, ""))
 
@@ -150,7 +150,7 @@ def _clocks(gold: str, answer: str) -> bool | None:
 
 
 def _time(time: re.Match[str] | None) -> tuple[tuple[int, int] | None, str]:
-    """Hour and minute of half a day, and this half, a or p; it is empty where a time does not tell it."""
+    """Hour and minute on a twelve-hour clock, and the half of the day, a or p; empty if the time does not tell it."""
     if time is None:
         return None, ""
     half = time[3] or "p" * (time[4] is not None or int(time[1]) > 12)
@@ -215,7 +215,7 @@ def _counts(gold: str, answer: str) -> bool | None:
 
 
 def _counted(text: str) -> list[tuple[str, str]] | None:
-    """The numbers of a list and the words behind them, which may be missing in all; None for any other text."""
+    """The numbers of a list, each with the word after it, if any; None for any other text."""
     counts = []
     for part in filter(None, _PART.split(text)):
         if _BARE.fullmatch(part):
@@ -233,8 +233,8 @@ def _lists(gold: str, answer: str) -> bool | None:
 
 
 def _ordered(text: str) -> str | bool | None:
-    """True if brackets around a list fix its order, or which they are for two members, since these may be an interval;
-    None for a text that is not a list."""
+    """True if brackets fix the order of a list; the brackets themselves for two members, which may be an interval;
+    False for a list without order; None for a text that is not a list."""
     plain = re.sub(r"^[a-z]\s*=(?=[^=]*$)", "", text).strip()
     if GROUPED.fullmatch(plain) or any(mark in plain for mark in ("=", r"\begin")):
         return None

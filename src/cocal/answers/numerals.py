@@ -17,8 +17,8 @@ SPOKEN = "|".join([*_VALUES, SCALE, "an?|and|dozen", *(f"{part}s?" for part in _
 
 
 def spoken(text: str) -> str:
-    """A number in words in digits, such as 105 for "one hundred and five", and "(2+1/2)" for "two and a half"; the text
-    itself if its words make no number."""
+    """A number in words, written in digits, such as 105 for "one hundred and five", and "(2+1/2)" for "two and a half";
+    the text if its words make none."""
     words = text.lower().replace("-", " ").split()
     if {*words} <= {"a", "an", "and"}:
         return text
@@ -57,12 +57,12 @@ def _whole(words: Sequence[str]) -> int | None:
 
 
 def ungrouped(text: str) -> str:
-    """A text whose digits are not grouped by commas; the text itself where a comma may stand between two members of a
-    list, as in `x=1,500`, `(2,100)` and `\\{a,1,200\\}`."""
+    """A text without commas that group digits; the text itself if a comma may separate two members of a list, as in
+    `x=1,500`, `(2,100)` and `\\{a,1,200\\}`."""
     listed = _ALONE.search(text) or re.search(r",(?!\s|$)", _GROUPS.sub("", text))
     return text if listed else _GROUPS.sub(lambda match: match[0].replace(",", ""), text)
 
 
 _GROUPS = re.compile(r"(?<![\d,.])[1-9]\d{0,2}(?:,\d{3})+(?!\d|,\d)")
 _ALONE = re.compile(r"(?:^|=|\\\{|[(\[])\s*[+-]?\d+,[\d,.]+\s*(?:$|\\\}|[)\]])")
-"""Digits and commas that are the whole answer, what an equation says, or what is in brackets."""
+"""Digits and commas that are the whole answer, the right side of an equation, or the content of brackets."""

@@ -1,4 +1,4 @@
-"""Answers read by math-verify's parser (latex2sympy2_extended), with what it lacks around it.
+"""Reading of answers by math-verify's parser (latex2sympy2_extended), with additions for what it cannot read.
 
 The parser is told that upper and lower case are different letters. Set-builders, alternatives, plus-minus and ratios of
 three parts are taken apart before it sees them, and notation that it would misread is not given to it. Only the
@@ -34,11 +34,11 @@ _BUILDER = re.compile(
     r"\\\{\s*(?P<name>[A-Za-z])\s*(?:\\in\s*(?P<of>\\mathbb\{?\s*[A-Z]\s*\}?|[A-Z]))?\s*(?:\||:)(?P<such>.*)\\\}"
 )
 _EXCLUDED = re.compile(r"^([a-z]\s*\\ne(?![A-Za-z]))(\s*[^,<>=]+(?:,[^,<>=a-z]+)+)$")
-"""Several numbers that a letter does not equal."""
+"""The statement that a letter equals none of several numbers."""
 _RELATION = re.compile(r"[<>=]|\\(?:le|ge|ne)(?![A-Za-z])")
 _LETTERS = re.compile(r"\\(?:text|mathrm|begin|end|operatorname|mathbb)\s*\{[^{}]*\}|\\[A-Za-z]+|[A-Za-z]")
 _CONSTANTS = {"I": r"\text{I}", "E": r"\text{E}", r"\gamma": r"\text{g̃}", r"\Gamma": r"\text{G̃}"}
-"""Letters that the parser takes for the imaginary unit, Euler's number and Euler's constant: `i` first, `e` second."""
+"""Letters that the parser takes for the imaginary unit, Euler's number or Euler's constant, and what replaces them."""
 _PRODUCT = re.compile(
     r"(?:(?<![\w^.\\])(\d+(?:\.\d+)?)|(?<=\\binom)(\{[^{}]*\}\{[^{}]*\}))(?:\s|\\[,;: ])*"
     r"(?=\(|\[[^,\]]*\]|\\(?:binom|lfloor|lceil)(?![a-z]))"
@@ -56,7 +56,7 @@ _TO_THE_T = re.compile(r"\^\s*(?:T(?![a-z])|\{\s*T\s*\})")
 """A power with the exponent T, which the parser takes for a transposition."""
 _LARGEST_DOUBLE = 1_000
 HUNDREDTH = sympy.UnevaluatedExpr(sympy.Rational(1, 100))
-"""What the parser has for a percent sign."""
+"""The value that the parser gives to a percent sign."""
 _PERCENT = re.compile(r"([+-]?(?:\([^()]*\)|\\frac\{[^{}]*\}\{[^{}]*\}))\s*\\%")
 """A fraction or a sum as a percentage, which the parser cannot read."""
 _PLUS_MINUS = re.compile(r"\\pm(?![A-Za-z])")
@@ -87,7 +87,7 @@ def read(text: str) -> Read | None:
 
 
 def alternatives(text: str) -> list[str]:
-    """The forms of an answer that is written in several, such as `2a/5+1 or (2a+5)/5`; relations are no forms."""
+    """The forms of an answer that is written in several, such as `2a/5+1 or (2a+5)/5`; relations are not such forms."""
     pieces = _OR.split(text) if r"\cup" not in text else [text]
     return [text] if any(map(_RELATION.search, pieces)) else pieces
 
@@ -98,7 +98,7 @@ def _joined(parts: list[str], join: Callable[[list[Read]], Read | None]) -> Read
 
 
 def _parsed(text: str) -> Read | None:
-    """What math-verify's parser reads."""
+    """Parse a text by math-verify's parser, after rewriting what this would misread; None if it cannot be read."""
     if percentage := _PERCENT.fullmatch(text):
         value = _parsed(percentage[1])
         return value * HUNDREDTH if isinstance(value, sympy.Expr) else None
@@ -133,7 +133,7 @@ def _parsed(text: str) -> Read | None:
 
 
 def _with_imaginary_unit(parsed: Read) -> Read:
-    """The letter `i` as the imaginary unit, and all other letters real but those that stand for complex numbers."""
+    """Replace the letter `i` by the imaginary unit, and make all other letters but z and w real."""
     names = {name for name in parsed.free_symbols if name.name == "i" or not (name.is_real or name.name[0] in "zw")}
     return _replaced(
         parsed, {name: sympy.I if name.name == "i" else sympy.Symbol(name.name, real=True) for name in names}
@@ -141,13 +141,13 @@ def _with_imaginary_unit(parsed: Read) -> Read:
 
 
 def _with_derivatives(parsed: Read) -> Read:
-    """Derivatives of letters, which are 0 to sympy, as letters of their own."""
+    """Replace derivatives of letters, which sympy would evaluate to 0, by letters of their own."""
     found = parsed.atoms(sympy.Derivative) if isinstance(parsed, sympy.Basic) else ()
     return _replaced(parsed, {one: sympy.Symbol(str(one), real=True) for one in found if one.expr.is_Symbol})
 
 
 def _replaced(parsed: Read, parts: dict[sympy.Basic, sympy.Basic]) -> Read:
-    """What was read with other parts; relations are made anew without being evaluated."""
+    """Replace parts of a parsed answer; relations are rebuilt without being evaluated."""
     if parts and isinstance(parsed, Relational):
         return parsed.func(*(side.xreplace(parts) for side in parsed.args), evaluate=False)
     return parsed.xreplace(parts) if parts else parsed
@@ -196,7 +196,7 @@ def _either(pieces: list[Read]) -> Read | None:
 
 
 def solutions(relation: Read, name: sympy.Symbol) -> sympy.Set | None:
-    """The real values of a letter for which a relation holds; None if they cannot be told."""
+    """The real values of a letter for which a relation holds; None if they cannot be found."""
     if isinstance(relation, sympy.Set):
         return relation
     parts = relations_of(relation)
@@ -211,7 +211,7 @@ def solutions(relation: Read, name: sympy.Symbol) -> sympy.Set | None:
 
 
 def relations_of(expression: Read) -> tuple[Read, ...]:
-    """The relations of which an expression consists; empty for any other."""
+    """The relations that make up an expression; empty if it is not made of relations."""
     if isinstance(expression, (Relational, sympy.logic.boolalg.BooleanAtom)):
         return (expression,)
     if isinstance(expression, (And, sympy.And)):

@@ -1,7 +1,7 @@
-"""Sizes of what the parser has read and nobody has evaluated, such as `9^{9^{9}}`.
+"""Sizes of expressions that were parsed but not evaluated, such as `9^{9^{9}}`.
 
-The processes that would end such comparisons count as time-outs, of which a job bears few. What is too large in another
-way, such as `(x+y)^{100000}` multiplied out, is left to them.
+To evaluate such an expression would end its process, which counts as a time-out, and a job tolerates few of these. What
+is too large in another way, such as the expansion of `(x+y)^{100000}`, is left to the time-outs.
 """
 
 import math

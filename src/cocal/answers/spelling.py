@@ -1,7 +1,7 @@
 r"""One spelling for mathematical answers: a table of rules, in the order in which they apply.
 
-No rule changes what an answer says. What two answers have to share is in `cocal.answers.notation`, and what is left is
-for computer algebra (`cocal.answers.algebra`).
+No rule changes what an answer says. `cocal.answers.notation` decides on two answers by their notation, and computer
+algebra on all others (`cocal.answers.algebra`).
 """
 
 import re
@@ -25,7 +25,7 @@ class Rule(NamedTuple):
         example: What it rewrites, and into what.
         pattern: Regular expression whose matches are replaced.
         replacement: Template of what takes their place, or a function that makes it.
-        source: Where answers of this form were met.
+        source: Where answers of this form were found.
     """
 
     example: str
@@ -81,13 +81,13 @@ def _member(match: re.Match[str]) -> str:
 _FUNCTIONS = "arcsin|arccos|arctan|sinh|cosh|tanh|sin|cos|tan|cot|sec|csc|ln|log|exp|max|min|gcd|lcm"
 _END = "(?![A-Za-z])"
 _NO_TIME = r"(?!(?:min|sec)(?:\s*\}?[\s,.;]*$|\s*\}?[\s,]*(?:and\b|\d)))"
-"""No minutes or seconds: these end the answer, or another quantity follows."""
+"""Excludes minutes and seconds, which end the answer or are followed by another quantity."""
 _TYPESET = r"\s*(?:\^?\s*\{?\s*(?:\\(?:text|mathrm)\s*\{)?)"
 """What may precede the ending of an ordinal number."""
 _NESTED = r"(?:[^()]|\((?:[^()]|\([^()]*+\))*+\))*+"
-"""What parentheses enclose, with two more pairs of them inside."""
+"""The content of parentheses, which may hold two more levels of them."""
 _GROUP = r"\{(?:[^{}]|\{(?:[^{}]|\{(?:[^{}]|\{[^{}]*+\})*+\})*+\})*+\}"
-"""What braces enclose, with three more pairs of them inside."""
+"""A group in braces, which may hold three more levels of them."""
 _ONE = r"\s*(?![{\[])(\\[A-Za-z]+|[^\s\\{}])"
 """An argument of one character or command, without braces."""
 _UNIT = r"\\(?:text|mathrm)\s*\{\s*([A-Za-z]+)\s*\}"
@@ -110,7 +110,7 @@ CHARACTERS = _rules(
     (r"1½: 1\frac{1}{2}", "(\\d?)([¼-¾⅐-⅞])", _vulgar, "TinyV #243"),
     ("①③: (1)(3)", "[①-⑳]", lambda match: f"({unicodedata.numeric(match[0]):.0f})", "DeepScaleR"),
 )
-"""Characters that compatibility normalisation (NFKC) would change in meaning; it follows, and then SIGNS."""
+"""Rules for characters whose meaning compatibility normalisation (NFKC) would change; they apply before it."""
 SPELLING = _rules(
     ("$9$ miles: 9 miles", r"(?<!\\)\$([^$]+)(?<!\\)\$", r"\1", "Math-Verify's tests"),
     (r"\dfrac, \leqslant, <=, \left(, \textbf: \frac, \le, \le, (, \text",
@@ -220,7 +220,7 @@ SPELLING = _rules(
     (r"e^\frac{1}{2}: e^{\frac{1}{2}}", rf"\^\s*(\\(?:frac\s*{_GROUP}\s*|sqrt(?:\[[^\]]*\])?\s*){_GROUP})",
      r"^{\1}", "MATH500"),
 )  # fmt: skip
-"""Spellings of LaTeX and of plain text, wherever they stand."""
+"""Rules for LaTeX and plain text anywhere in an answer."""
 _OF_KIND = "(?:(?:arbitrary|real) )*(integer|constant|number)"
 _QUANTITY = rf"(?:the )?(?:(?:{any_of('qualities')}) )*(?:{any_of('quantities')})s?(?: (?:of|for)(?: [^\s:={{}}]+)+?)?"
 _HENCE = r"(?:(?:so|thus|hence|therefore)(?:,\s*|\s+(?=the |[\d\\])))?"
@@ -277,7 +277,7 @@ PHRASES = _rules(
     ("a circle: circle", r"(?i)^(?:an?|the) (?!and\b)(?=[a-z]{3,}(?: [a-z]+)*$)", "", "TinyV #153"),
     (r"= 5, \approx 5, \therefore 5: 5", rf"^(?:=|\\(?:approx|therefore|implies){_END})\s*", "", "Qwen2.5-Math #29"),
 )  # fmt: skip
-"""What the whole answer says in words."""
+"""Rules for answers that are stated in words; most of them look at the whole answer."""
 
 _MATH = re.compile(r"\$\$?((?:[^$\\]|\\.)+)\$\$?|\\\(((?:(?!\\[()]).)+)\\\)|\\\[((?:(?!\\[\[\]]).)+)\\\]", re.DOTALL)
 _FONT = re.compile(
@@ -295,7 +295,7 @@ _ESCAPED = re.compile(r"\\[{}]")
 _TRAILING = re.compile(r"(?:\s|\\[,;:! ]|\\\\|(?<![.\\])[.,;](?!\.)|。|(?<!\\)\\)+$")
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _ROUNDS = 4
-"""Number of times that the rules are applied to what they have made; few answers need a second one."""
+"""Largest number of times that the rules are applied to their own result; few answers need a second time."""
 
 
 def plain_answer(text: str) -> str:
@@ -366,5 +366,5 @@ def depths(text: str) -> list[int]:
 
 
 def marks(text: str, mark: str) -> dict[int, int]:
-    r"""The depth of each place at which a mark stands, without a backslash (`\,` is a space)."""
+    r"""The bracket depth at each place where a mark stands without a backslash before it (`\,` is a space)."""
     return {at: depth for at, depth in enumerate(depths(text)) if text[at] == mark and text[at - 1 : at] != "\\"}

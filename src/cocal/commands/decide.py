@@ -25,7 +25,7 @@ _TITLES = {
 }
 
 _RARE = 0.01
-"""Probability below which so many wrong answers are more than the certified risk makes likely."""
+"""Probability, under the certified risk, below which the number of wrong answers is reported as too large."""
 
 
 def run_decide(options: argparse.Namespace) -> None:
@@ -77,7 +77,7 @@ def _bounds(options: argparse.Namespace, flag: str) -> tuple[float, float]:
 
 
 def _say_threshold(options: argparse.Namespace, threshold: float | None, unshown: str, meaning: str, kept: str) -> None:
-    """What the threshold means, and what is certified of it; if there is none, what the calibration does not show."""
+    """Print what the threshold means and what is certified; without one, print what the calibration does not show."""
     if threshold is None:
         print(f"No threshold can be certified: {options.calibration} does not show that {unshown} or --delta.")
         return

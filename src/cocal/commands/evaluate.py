@@ -1,4 +1,4 @@
-"""`cocal evaluate`: a report of confidences that somebody has."""
+"""`cocal evaluate`: a report on the quality of confidences in a file."""
 
 import argparse
 import logging
@@ -15,8 +15,8 @@ from cocal.rollouts.format import Reading
 
 
 def _card(name: str, scored: Scored) -> HeldOut | None:
-    """What the companion's card says; a ContractError refuses one that has not given the confidences, and a warning
-    tells where the lines do not say which one has."""
+    """The held-out quality on the companion's card. Raises a ContractError if another companion gave the confidences,
+    and logs a warning if the lines do not say which one did."""
     companion = Companion.from_pretrained(name)
     own = companion.identity()[:12]
     if others := [text for text in scored.companions if text.split()[:1] != [own]]:

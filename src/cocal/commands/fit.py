@@ -22,7 +22,7 @@ from cocal.store.damage import RUN_MARK
 from cocal.store.run_folder import RunFolder, link_file
 
 STATES = "states"
-"""Folder of the kept states within a companion's: a copy of the working folder that read them, with its mark."""
+"""Folder of the kept states within the companion's folder: a copy of the fit's working folder, with its mark."""
 
 
 def run_fit(options: argparse.Namespace) -> None:
@@ -85,7 +85,7 @@ def run_fit(options: argparse.Namespace) -> None:
 
 
 def _take(kept: Path, run: RunFolder) -> None:
-    """Take the states that an earlier fit has kept, if they were made of the same inputs."""
+    """Reuse the states that an earlier fit has kept, if they come from the same inputs."""
     mark = kept / RUN_MARK
     if not run.resumed and mark.exists() and mark.read_bytes() == (run.path / RUN_MARK).read_bytes():
         shutil.copytree(kept, run.path, copy_function=link_file, ignore=lambda *_: [RUN_MARK], dirs_exist_ok=True)

@@ -1,4 +1,4 @@
-"""Flags as data, those that several commands share, and words of the form KIND=VALUE. No library is loaded here."""
+"""Flags as data, the flags that several commands share, and words of the form KIND=VALUE. No library is loaded here."""
 
 import argparse
 import json
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 def checked(parse: Callable[[str], T], allowed: Callable[[T], bool], words: str) -> Callable[[str], T]:
-    """A type of flags that refuses other values than those that `words` describe."""
+    """A type for argparse that refuses other values than those that `words` describe."""
 
     def read(word: str) -> T:
         with suppress(ValueError):
@@ -118,7 +118,7 @@ NUMERICS = flag(
     default="native",
     choices=["native", "portable"],
 )
-"""The numerics, for confidences that equal those of a study to the last bit."""
+"""The flag of the numerics, by which confidences can equal those of a study to the last bit."""
 
 
 def model(explanation: str) -> tuple[Flag, Flag]:
@@ -130,8 +130,8 @@ def model(explanation: str) -> tuple[Flag, Flag]:
 
 
 def pairs(name: str, explanation: str, example: str, read: Callable[[str], Any] = str) -> Flag:
-    """A flag of words such as MEANING=NAME, that is given once for each; `dict` makes a mapping of its value. What is
-    behind the equals sign is `read`."""
+    """A flag of the form MEANING=NAME, which may be repeated; `dict` turns its value into a mapping. The function
+    `read` parses what follows the equals sign."""
 
     def parse(word: str) -> tuple[str, Any]:
         left, _, right = word.partition("=")
@@ -148,7 +148,7 @@ def fields(examples: str) -> Flag:
 
 
 def json_or_text(word: str) -> Any:
-    """The value that a word is as JSON, or else the word."""
+    """Parse a word as JSON; return the word itself if it is not JSON."""
     try:
         return json.loads(word)
     except ValueError:
@@ -162,15 +162,15 @@ IGNORED = flag(
     default=[],
     action="append",
 )
-"""What a user knows better than the files."""
+"""The flag for fields and checks that a user wants to be ignored."""
 
 
 def field_flags(mapping: Mapping[str, str]) -> list[str]:
-    """The words of a command line that give these names of fields by their meaning."""
+    """The words of a command line that state these field names by their meaning."""
     return [word for meaning, name in mapping.items() for word in ("--field", f"{meaning}={name}")]
 
 
 def given_flags(options: argparse.Namespace, defaults: Mapping[str, object]) -> list[str]:
-    """The flags of a command that do not have their default, as words for another command."""
+    """The flags of a command that differ from their defaults, as words for another command."""
     given = {name: getattr(options, name) for name in defaults if getattr(options, name) != defaults[name]}
     return [word for name, value in given.items() for word in (f"--{name.replace('_', '-')}", str(value))]

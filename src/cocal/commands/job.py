@@ -1,4 +1,4 @@
-"""A long job of one's own policy: what it reads is found and what it writes is claimed here, once."""
+"""The preparation of a long job: its model is found, and its working folder is claimed."""
 
 import argparse
 from collections.abc import Iterable
@@ -22,8 +22,8 @@ def claim(
     Args:
         options: Flags of the command: model, revision, adapter, precision and output.
         inputs: The files that it reads.
-        config: What the companion says of itself that the model has to fit.
-        depends_on: What else the work depends on; the work of an earlier job is gone on with if all is the same.
+        config: Config of the companion, which the model has to fit.
+        depends_on: What else the work depends on; an earlier job's work is resumed if all of it is the same.
     """
     checkpoint = Checkpoint.find(options.model, options.revision, options.adapter)
     if config is not None:

@@ -27,17 +27,17 @@ from cocal.runtime.machine import fix_threads, usual_batch_tokens
 from cocal.store import write_text
 
 WATCHED = {"ece": ("upper", "max_ece"), "auroc": ("lower", "min_auroc"), "brier": ("upper", "max_brier")}
-"""The metrics that are held against a bound: which end of an interval is the worse one, and the flag of the bound."""
+"""The metrics that are compared with a bound, each with the worse end of its interval and the flag of its bound."""
 
 LEFT = 3
-"""Status where the companion no longer holds, which no error has."""
+"""Exit status if the companion no longer holds; no error has this status."""
 
 
 def run_monitor(options: argparse.Namespace) -> None:
-    """Measure, compare with the bounds, add a line to the file, and end with status `LEFT` where a bound is left.
+    """Measure, compare with the bounds, add a line to the file, and exit with status `LEFT` if a bound is broken.
 
-    A metric leaves its bound where its whole interval is worse; where its value alone is, that is said. A bound that is
-    not given is the worse end of the interval on the companion's card. A ContractError names rollouts of no use.
+    A metric breaks its bound if its whole interval is worse; if its value alone is, this is printed. A bound that is
+    not given is the worse end of the interval on the companion's card. A ContractError names useless rollouts.
     """
     fix_threads(alone=True)
     companion = Companion.from_pretrained(options.companion)
@@ -57,7 +57,7 @@ def run_monitor(options: argparse.Namespace) -> None:
             f"{options.companion}: its card has no interval to hold new numbers against; give a bound (--max-ece, "
             "--min-auroc, --max-brier)"
         )
-    hold(options.output)  # two of them would lose a line
+    hold(options.output)  # two processes at once would lose a line
     policy = checkpoint.load(options.precision)
     companion, experience = _new(options, companion, policy)
     rows, step = experience.rows, checkpoint.step
@@ -103,8 +103,8 @@ def run_monitor(options: argparse.Namespace) -> None:
 
 
 def _new(options: argparse.Namespace, companion: Companion, policy: Policy) -> tuple[Companion, Experience]:
-    """The companion with the names of fields that are given, and the rollouts, if they are enough and others than those
-    that it has learnt from."""
+    """The companion with the given field names, and the rollouts. Raises a ContractError if these answer too few
+    questions or seem to be rollouts that the companion has learnt from."""
     config, given, place = companion.config, dict(options.field), options.rollouts[0]
     labelled = {*given} & {*NEEDED["label"]}  # by another field than at the fit
     kept = {meaning: name for meaning, name in config.fields.items() if not (labelled and meaning in NEEDED["label"])}
@@ -138,8 +138,8 @@ def _new(options: argparse.Namespace, companion: Companion, policy: Policy) -> t
 
 
 def _add(path: Path, line: dict) -> None:
-    """Add a line to the file, which is replaced as a whole, unless the file has this line; earlier lines keep their
-    texts, and have no companion where an earlier version wrote them."""
+    """Add a line to the file, which is replaced as a whole, unless the file already has it. Earlier lines keep their
+    texts; those that an earlier version wrote have no companion."""
     new = {name: "" if pd.isna(value) else str(value) for name, value in line.items()}
     old = pd.read_csv(path, dtype=str, keep_default_na=False) if path.exists() else pd.DataFrame()
     if new in old.to_dict("records"):

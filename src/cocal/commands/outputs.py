@@ -30,8 +30,8 @@ class Kind(NamedTuple):
         folder: True for a folder.
         entries: Pattern of what the command writes into a folder in which other commands write, too.
         beside: Endings of the files that are written beside a file.
-        made: Tells of a path whether the command has made it, where that is not said by its provenance.
-        alike: Tells of a path whether it is of this kind at all; otherwise `--overwrite` does not replace it.
+        made: Function that tells whether the command has made a path whose provenance does not say so.
+        alike: Function that tells whether a path is of this kind at all; if not, `--overwrite` does not replace it.
     """
 
     folder: bool = False
@@ -59,13 +59,13 @@ FILE, FOLDER, STEPS = Kind(), Kind(folder=True), Kind(folder=True, entries="step
 
 
 def check_outputs(options: argparse.Namespace) -> None:
-    """Check the outputs of a command before it begins; its options have their kinds by the names of flags (`outputs`).
-    Raises a ConfigError if an output is, holds or lies within an input or another output, cannot be written where it
-    is, or would replace something else than an earlier output of this command, and a ContractError if it is neither a
-    file nor a folder, such as a pipe, or what a process has open."""
+    """Check the outputs of a command before it begins; `options.outputs` has their kinds by the names of flags. Raises
+    a ConfigError if an output is, holds or lies within an input or another output, cannot be written where it is, or
+    would replace something other than an earlier output of this command, and a ContractError if it is neither a file
+    nor a folder, such as a pipe, or what a process has open."""
     kinds: dict[str, Kind] = getattr(options, "outputs", {})
     written = {name: (getattr(options, name), kind) for name, kind in kinds.items() if getattr(options, name)}
-    if getattr(options, "run_folder", None):  # what it may hold, it looks at itself
+    if getattr(options, "run_folder", None):  # it checks its own content
         written["run_folder"] = options.run_folder, Kind(folder=True)
     for name, (path, kind) in written.items():
         _check_place(path, kind.folder)
@@ -129,7 +129,7 @@ def _words(value: object) -> Iterator[str | Path]:
 
 
 def _overlap(output: Path, other: Path, within: bool, holds: bool = False) -> str | None:
-    """How an output touches another place, if it does; two of the ways only where they matter."""
+    """How an output overlaps with another place, or None; lying `within` and holding it count only if wanted."""
     ours, theirs = (Path(os.path.realpath(place)) for place in (output, other))
     if ours == theirs:
         return "is"

@@ -13,12 +13,12 @@ from cocal.runtime.machine import fix_threads, usual_batch_tokens
 
 
 def run_score(options: argparse.Namespace) -> None:
-    """Check the file, score it, or go on with it, and put the result in its place."""
+    """Check the file, score it or resume an earlier run, and put the result in its place."""
     fix_threads(alone=True)
     given = {name: getattr(options, name) for name in ("name", "target", "seed", "every")}
     given["batch_tokens"] = options.batch_tokens or usual_batch_tokens()
     companion = Companion.from_pretrained(options.companion)
-    # of the companion as it is, whatever of this file is read otherwise
+    # `by` is the saved companion's identity, so it is taken before the way of reading changes
     wanted = Wanted(options.input, dict(options.field), **given, by=companion.identity()[:12])
     companion = companion.reading(ignored=options.ignore, max_response_length=options.max_response_length)
     companion.config.spec.chosen(options.target, options.seed)

@@ -1,4 +1,4 @@
-"""Answers compared with gold answers by the verifier of mathematics."""
+"""`cocal verify`: answers compared with gold answers by the verifier of mathematics."""
 
 import argparse
 import json
@@ -12,8 +12,8 @@ from cocal.store.rows import entries, extended
 
 
 def run_verify(options: argparse.Namespace) -> None:
-    """Judge one pair and say why, or every line of a file. Raises a ConfigError if not just one of both is given, and a
-    ContractError if a line of the file is no object with texts under `gold` and `answer`."""
+    """Judge one pair and say why, or judge every line of a file. Raises a ConfigError unless exactly one of these is
+    asked for, and a ContractError if a line of the file is not an object with texts under `gold` and `answer`."""
     by_file = options.file is not None
     if by_file == bool(options.pair) or (not by_file and len(options.pair) != 2) or by_file != bool(options.output):
         raise ConfigError("give a gold answer and an answer, or --file with --output")

@@ -23,7 +23,7 @@ class Batches:
         batch: Number of rows in a batch.
         device: Device of the batches.
         held: If true, all features are loaded once; otherwise a background thread reads them again in every pass.
-        shuffled: Number of rows that are read together if rows are streamed in another order. Each such read goes
+        shuffled: Number of rows that are read together if rows are streamed in a shuffled order. Each such read goes
             through the whole store, so a large number is faster.
     """
 

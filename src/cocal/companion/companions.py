@@ -53,7 +53,7 @@ class Companions:
         return self
 
     def first(self, target: Target, seeds: int) -> "Companions":
-        """The members of one target with its first seeds, or a ConfigError if there are no such target and seeds."""
+        """Select the members of one target and its first `seeds` seeds. Raises a ConfigError if they do not exist."""
         if seeds > len(self.spec.settings.seeds):
             raise ConfigError(f"the companion has {len(self.spec.settings.seeds)} seeds, and not {seeds}; choose fewer")
         chosen, settings = self.spec.chosen(target)[:seeds], self.spec.settings
@@ -68,7 +68,7 @@ class Companions:
 
     @torch.inference_mode()
     def predict(self, features: np.ndarray | Tensor) -> np.ndarray:
-        """Predict the confidences of responses, truncated ones too, in batches; another width is a ContractError.
+        """Predict the confidences of responses, truncated ones included. Raises a ContractError for another width.
 
         Args:
             features: (n, inputs), states of the layer and poolings in `spec`, as a float32 array or a tensor of any
@@ -102,7 +102,7 @@ def write_companions(
     output: Path, companions: Companions, history: "pd.DataFrame", attributes: Mapping[str, str]
 ) -> None:
     """Write `companions.safetensors`, `spec.json` and `history.csv` into a folder, atomically, in place of an existing
-    one. The history is that of `fit_companions`, or of companions that learn step by step their `scores`."""
+    one. The history is that of `fit_companions`, or the `scores` of companions that learn step by step."""
     with atomic_path(output) as folder:
         folder.mkdir()
         save_companions(folder / "companions.safetensors", companions, attributes)

@@ -185,7 +185,7 @@ def _fit(
         with torch.inference_mode():
             for places, batch in validation.of(len(truth)):
                 error = error + (model(batch).double() - truth[places]).square().sum(dim=1)
-        error = error / len(truth)  # NaN of none
+        error = error / len(truth)  # NaN if there are none
         # Without validation responses the latest pass counts, unless its loss is not finite.
         best.update(number, error if len(truth) else torch.where(loss.isfinite(), -float(number), torch.nan))
         record = members.assign(train_loss=loss.cpu().numpy(), validation_mse=error.cpu().numpy())

@@ -24,7 +24,7 @@ from cocal.runtime.graphs import Recorded, recorded
 EPSILON = 1e-5
 """The default epsilon of `torch.nn.LayerNorm`."""
 MEAN, SCALE = "input_mean", "input_scale"
-"""Names of what standardises the inputs, float32 (inputs,), among the weights of companions that have it."""
+"""Names of the mean and scale that standardise inputs, float32 (inputs,), among the weights of a companion."""
 
 
 @contextmanager
@@ -227,12 +227,12 @@ class Training:
         self._recorded = Recorded(self._dropout.generators)
 
     def state(self) -> dict[str, Any]:
-        """What training needs, beside the weights, to go on from here."""
+        """The state that training needs, beside the weights, to be resumed."""
         dropout = [generator.get_state() for generator in self._dropout.generators]
         return {"optimiser": self._optimiser.state_dict(), "dropout": dropout}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from the result of `state`."""
+        """Resume training from the result of `state`."""
         self._optimiser.load_state_dict(state["optimiser"])
         for generator, saved in zip(self._dropout.generators, state["dropout"], strict=True):
             generator.set_state(saved.cpu())

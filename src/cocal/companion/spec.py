@@ -117,6 +117,6 @@ def parse_spec(metadata: Any, source: str | Path) -> CompanionSpec:
 
 
 def read_spec(folder: str | Path) -> CompanionSpec:
-    """Read the spec from an output folder of `cocal companions`, or a ContractError if it is missing or changed."""
+    """Read the spec from an output folder of `cocal companions`. Raises a ContractError if it is missing or changed."""
     path = Path(folder) / "spec.json"
     return parse_spec(read_document(path), path)

@@ -1,10 +1,10 @@
 """Companions that learn while the policy trains, one rollout step after the other (section 4.1).
 
-The paper draws the companion so, and replays stored states instead "for implementation convenience". Here every rollout
-step is scored before it is learnt from, which measures the companions on responses that they have not seen, without a
-held-out set (prequential evaluation), and the step's states are forgotten, at the latest after a window of some steps.
-Only responses to questions that are asked for the first time are scored: what was learnt from an earlier answer to a
-question would help on it again.
+The paper depicts the companion this way, and replays stored states instead "for implementation convenience". Here every
+rollout step is scored before it is learnt from, which measures the companions on responses that they have not seen,
+without a held-out set (prequential evaluation), and the step's states are forgotten, at the latest after a window of
+some steps. Only responses to questions that are asked for the first time are scored: what was learnt from an earlier
+answer to a question would help with the next one.
 """
 
 from collections import deque
@@ -173,7 +173,7 @@ class OnlineCompanions:
             torch.save(state, partial)
 
     def restore(self, path: Path) -> None:
-        """Go on from what `save` wrote; a ContractError says that it is missing, damaged, or of other settings."""
+        """Resume from what `save` wrote. Raises a ContractError if it is missing, damaged, or of other settings."""
         try:
             state = torch.load(path, map_location=self._model.device, weights_only=True)
             self._model.load_state_dict(state["model"])
@@ -203,8 +203,8 @@ def scores(
         source_step: Number of rollout steps that were learnt from.
 
     Returns:
-        One row for each member, with the columns `COLUMNS`; the AUROC is NaN where all responses are correct or all
-        are wrong, and all four metrics are where there are none.
+        One row for each member, with the columns `COLUMNS`; the AUROC is NaN if all responses are correct or all are
+        wrong, and all four metrics are NaN without responses.
     """
     valid = np.ones(len(correct), dtype=bool)
     rows = [

@@ -42,8 +42,8 @@ class Companion:
     and its quality is what the model card states.
 
     Args:
-        companions, config: Fitted members; what they were fitted on, and for which model.
-        alone: Where they read token probabilities, too, the best companion of states alone, which is saved with them.
+        companions, config: The fitted members, and what they were fitted on and for which model.
+        alone: The best companion of states alone, which is saved with one that also reads token probabilities.
     """
 
     def __init__(
@@ -66,13 +66,13 @@ class Companion:
         """Fit a companion on rollouts.
 
         Args:
-            model: The policy, or the checkpoint that ended its training; afterwards its parts are in their old modes.
+            model: The policy, or the last checkpoint of its training; the modes of its modules are restored afterwards.
             tokenizer: Its tokenizer. Without a chat template, prompts are plain text.
             rollouts: Folder or files of rollouts, as `cocal fit --rollouts` takes them; or a table with the columns
                 prompt (or messages, or prompt_ids), response (or response_ids), correct (or reward), and optionally
                 step, group, question_id and truncated, in the order of training.
-            settings: Architecture and training of the recipe paper.
-            options: Further arguments of `cocal.fitting.fit.fit`, which says more.
+            settings: Architecture and training of the recipe "paper".
+            options: Further arguments of `cocal.fitting.fit.fit`, which describes them.
 
         Raises:
             ContractError: if the rollouts are not usable; the message names file, row and remedy.
@@ -83,17 +83,17 @@ class Companion:
             return cls(*fit(model, tokenizer, rollouts, settings=settings, **options))
 
     def reading(self, ignored: Sequence[str] = (), **other: Any) -> Self:
-        """The companion, which from now on reads responses otherwise than those of its fit: without what is `ignored`,
-        too, and by `other` values of `cocal.rollouts.format.Reading`, of which None keeps that of the fit."""
+        """Change how the companion reads responses from now on, and return it. Names in `ignored` are ignored as well,
+        and `other` values of `cocal.rollouts.format.Reading` replace those of the fit unless they are None."""
         update = {name: value for name, value in other.items() if value is not None}
         self.config = self.config.model_copy(update=update | {"ignored": (*self.config.ignored, *ignored)})
         return self
 
     @classmethod
     def from_study(cls, folder: str | Path, model: "PreTrainedModel", states: NumberFormat) -> Self:
-        """The companions of a policy that a study has fitted, from the output folder of `cocal companions`; `states` is
-        its `features.dtype`. Their prompts are known from `rollouts` beside the folder, where a recorded training has
-        them. A ContractError says that there are no companions, or that they read a block that is not there."""
+        """Load the companions that a study fitted for a policy, from the output folder of `cocal companions`; `states`
+        is its `features.dtype`. The prompts that they learnt from are read from `rollouts` beside the folder, if it
+        exists. Raises a ContractError if there are no companions, or the model lacks the block that they read."""
         from cocal.store import read_frame  # with PyArrow, which scoring does without
         from cocal.store.contracts import RESPONSES
 
@@ -130,25 +130,25 @@ class Companion:
     ) -> "np.ndarray | tuple[np.ndarray, list[np.ndarray]]":
         """Score responses by one teacher-forced pass over their token ids.
 
-        Given ids are used unchanged. The confidences are then those that a study stores for the same responses, to the
-        last bit for the same set in the same order, by which responses share a batch, if the model is loaded as there
+        Given ids are used unchanged. The confidences then equal those that a study stores, to the last bit if the set
+        of responses and its order, which decide on the batches, are the same, and the model is loaded as there
         (`cocal.models.loading.load_policy`). Texts are tokenised; prompts get the template, and responses an end token.
 
         Args:
-            model: The language model, whose parts are in evaluation mode for the passes, and then as before.
+            model: The language model, which is in evaluation mode for the passes and then in its former mode again.
             tokenizer: Its tokenizer.
             prompts: n prompts, or one that all responses answer; see `Prompt`. A tensor of ids has a row for each.
             responses: n responses, or one; see `Response`.
-            target, seed: Those of the members; by default "binary", if it was fitted, and the mean over all seeds.
+            target, seed: Which members to use; by default "binary", if it was fitted, and the mean over all seeds.
             batch_tokens: Largest number of tokens in one forward pass, padding included.
-            every: Number of tokens after each of which the confidence in a response so far is wanted, too.
+            every: Interval, in tokens, at which the confidence in each growing response is computed, too.
 
         Returns:
             float64 (n,) in [0, 1]. With `every`, also the trajectory of each response, float64 (k,): its confidences
-            after every so many tokens before its last one.
+            after each multiple of `every` tokens below its length.
 
         Raises:
-            ConfigError: if there is no such target or seed, or `every` is given to a companion of whole responses.
+            ConfigError: if there is no such target or seed, or `every` is given and the companion learnt no prefixes.
             ContractError: if the model is another one, or a prompt or response is empty, too long or has an unknown id.
         """
         samples, confidences, trajectories = _samples_of(prompts, responses), [np.empty(0)], []
@@ -178,8 +178,8 @@ class Companion:
         every: int | None = None,
         **member: Any,
     ) -> tuple[np.ndarray, list[np.ndarray], np.ndarray | None]:
-        """Score at most `ROWS` responses whose ids are known: float64 (n,), trajectories with `every` (see `score`),
-        and what the model gave the tokens, float32 (n, `TOKEN_INPUTS`), if the companion reads it."""
+        """Score at most `ROWS` tokenised responses: confidences, float64 (n,), their trajectories with `every` (see
+        `score`), and token statistics, float32 (n, `TOKEN_INPUTS`), or None if the companion does not read these."""
         config, spec, trajectories = self.config, self.config.spec, [np.empty(0)] * len(rows) if every else []
         if every:
             config.check_prefixes()
@@ -201,15 +201,15 @@ class Companion:
     def score_states(self, states: np.ndarray, *, target: Target | None = None, seed: int | None = None) -> np.ndarray:
         """Score hidden states that were computed elsewhere, float64 (n,) in [0, 1]; see `score` about target and seed.
 
-        The states, float32 (n, inputs), are those of the layer and poolings in `config.spec`, concatenated, and behind
-        them token probabilities if `config.token_probability` (`cocal.features.extract`). A ConfigError says that there
-        is no such target or seed, a ContractError that the states have another width.
+        The states, float32 (n, inputs), are those of the layer and poolings in `config.spec`, concatenated, followed by
+        token statistics if `config.token_probability` (`cocal.features.extract`). Raises a ConfigError if there is no
+        such target or seed, and a ContractError if the states have another width.
         """
         chosen, form, width = self.config.spec.chosen(target, seed), self.config.states, self.config.states_width
         scores = [np.empty((len(chosen), 0))]
         for start in range(0, len(states), ROWS):
             block = np.asarray(states[start : start + ROWS], dtype=np.float32)
-            rounded = decoded(encoded(block[..., :width], form), form)  # but not what the model gave the tokens
+            rounded = decoded(encoded(block[..., :width], form), form)  # but not token statistics
             scores.append(self.companions.predict(np.concatenate([rounded, block[..., width:]], axis=-1))[chosen])
         return np.concatenate(scores, axis=1).mean(axis=0)
 
@@ -217,22 +217,22 @@ class Companion:
     def from_pretrained(cls, pretrained_model_name_or_path: str | Path, **options: Any) -> Self:
         """Load a companion from a folder, or from the Hub by its name (`owner/name`).
 
-        The options are those of `huggingface_hub.snapshot_download`, such as `revision` and `local_files_only`. A
-        ContractError says that there is no such companion, or that a file is missing, another's, or has changed since.
+        The options are those of `huggingface_hub.snapshot_download`, such as `revision` and `local_files_only`. Raises
+        a ContractError if there is no such companion, or if a file is missing, not a companion's, or has changed.
         """
         return cls(*saved.read(pretrained_model_name_or_path, **options))
 
     def save_pretrained(self, save_directory: str | Path) -> None:
-        """Save weights, settings and model card in a folder, which is made if need be, in the Hub's convention.
+        """Save weights, config and model card in a folder, which is created if needed, in the Hub's convention.
 
-        The settings carry the digest of the weights and a seal over themselves, which are compared on loading. A
-        ContractError refuses a folder that holds such files of something else than a companion.
+        The config holds the digest of the weights and a seal over itself, which are checked on loading. Raises a
+        ContractError if the folder holds files of these names that are not a companion's.
         """
         alone = self.alone and (self.alone.companions, self.alone.config)
         saved.write(Path(save_directory), self.companions, self.config, alone)
 
     def push_to_hub(self, repo_id: str, *, private: bool | None = None, token: str | None = None, **more: Any) -> str:
-        """Upload the companion to the Hub, in one commit to a repository that is made if need be.
+        """Upload the companion to the Hub, in one commit to a repository that is created if needed.
 
         Args:
             repo_id: Name on the Hub (`owner/name`).
@@ -265,7 +265,7 @@ class Companion:
         raise ContractError(f"{repo_id}: the repository holds something else than a companion; name another")
 
     def summary(self) -> str:
-        """Its quality on held-out questions, beside what others reach on the same responses."""
+        """The quality on held-out questions, beside that of baselines on the same responses."""
         return self.config.summary(self.alone and self.alone.config)
 
     def __repr__(self) -> str:
@@ -281,7 +281,7 @@ class Companion:
 
 
 def _samples_of(prompts: Sequence[Prompt] | Prompt, responses: Sequence[Response] | Response) -> list[Sample]:
-    """The pairs as they would stand in a file; a single prompt is that of all responses."""
+    """One sample for each pair of prompt and response; a single prompt belongs to all responses."""
     prompts, responses = _listed(prompts), _listed(responses)
     if len(prompts) == 1:
         prompts = prompts * len(responses)
@@ -291,7 +291,7 @@ def _samples_of(prompts: Sequence[Prompt] | Prompt, responses: Sequence[Response
 
 
 def _listed(given: Any) -> list:
-    """A list of texts, chats or ids, also of one alone; a table of ids, as `generate` returns it, has its rows."""
+    """Texts, chats or lists of ids as a list, even if only one is given; a matrix of ids becomes a list of its rows."""
     given = _ids_within(given)
     given = given.tolist() if hasattr(given, "tolist") else given  # of NumPy, pandas, or PyTorch on any device
     if isinstance(given, str):
@@ -303,7 +303,7 @@ def _listed(given: Any) -> list:
 
 
 def _ids_within(given: Any) -> Any:
-    """The ids in what a tokenizer returns, a mapping whose keys are no prompts; anything else as it is."""
+    """The `input_ids` in the output of a tokenizer; anything else is returned unchanged."""
     return given["input_ids"] if isinstance(given, Mapping) and "input_ids" in given else given
 
 

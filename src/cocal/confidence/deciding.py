@@ -1,4 +1,4 @@
-"""Decisions among scored responses, and while they grow."""
+"""Decisions among scored responses, and about responses that are still growing."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ from cocal.store.rows import entries, extended, listed
 
 
 def classes_of(pools: Scored, domain: Literal["mathematics", "factual"]) -> np.ndarray:
-    """Class of each answer within its question, int64 (n,), -1 without an answer, as self-consistency has them.
+    """Equivalence class of each response's answer within its question, int64 (n,); -1 without an answer.
 
     Mathematical answers are compared by the verifier, factual ones by exact match. Raises a ContractError if no
     response has an answer.
@@ -40,7 +40,7 @@ def classes_of(pools: Scored, domain: Literal["mathematics", "factual"]) -> np.n
 
 
 def rules(pools: Scored, classes: np.ndarray | None) -> dict[str, np.ndarray]:
-    """The row that each rule chooses for every question, int64 (q,); the votes only where answers were compared."""
+    """The row that each rule chooses for every question, int64 (q,); votes only if answers were compared."""
     rows = {"best-of-n": best_of_n(pools.question, pools.confidence)}
     if classes is not None:
         rows["vote"] = vote(pools.question, classes, pools.confidence)
@@ -60,12 +60,12 @@ def accuracies(pools: Scored, chosen: Mapping[str, np.ndarray], settings: Metric
 
 
 def threshold_for(pools: Scored, calibration: Scored, *, max_risk: float, delta: float) -> float | None:
-    """The confidence from which on questions are answered (`certified`); None if none is certified.
+    """The lowest confidence at which questions are answered (`certified`); None if no threshold is certified.
 
-    The most confident response to each question is the one that would be given, in both files: `pools` holds responses
-    to the questions to decide, `calibration` labelled ones to other questions from the same source. A ContractError
-    refuses a calibration without labels, or with a prompt that the companion learnt from or a question of the other
-    file, and questions of either file that have another number of responses than most of the calibration.
+    The most confident response to each question is used: `pools` holds responses to the questions to decide, and
+    `calibration` labelled ones to other questions from the same source. Raises a ContractError if the calibration has
+    no labels, a prompt that the companion learnt from, or a question of the other file, or if a question in either file
+    has another number of responses than most of the calibration.
     """
     _check_calibration(pools, calibration)
     usual = int(np.bincount(calibration.sizes).argmax())
@@ -96,7 +96,7 @@ def _check_calibration(pools: Scored, calibration: Scored) -> None:
             f"{pools.source} ({old} against {new}); a threshold holds for the confidences that certify it: score both "
             "alike"
         )
-    # On prompts that were learnt from, confidences know labels, which may be these very ones: such lines are no draws
+    # On prompts that were learnt from, confidences reflect labels, perhaps these very ones: such lines are not drawn
     # like those of new responses, whatever prompts the new file has.
     if calibration.learnt:
         raise ContractError(
@@ -127,7 +127,7 @@ class Trajectories:
     Attributes:
         every: Number of tokens between confidences.
         tokens: int64 (n,), tokens of each whole response.
-        values: Confidences of each response after every so many tokens.
+        values: Confidences of each response after each multiple of `every` tokens.
     """
 
     scored: Scored
@@ -136,7 +136,7 @@ class Trajectories:
     values: list[np.ndarray]
 
     def stopped(self, below: float) -> np.ndarray:
-        """The number of tokens after which each response falls below a threshold; 0 where it never does. int64 (n,)."""
+        """The number of tokens, int64 (n,), at which each confidence falls below a threshold; 0 if it never does."""
         places = (np.flatnonzero(trajectory < below) for trajectory in self.values)
         return np.array([self.every * (1 + hits[0]) if len(hits) else 0 for hits in places])
 
@@ -149,8 +149,8 @@ class Trajectories:
 def read_trajectories(
     source: Path, reading: Reading, added: Sequence[str] = (), name: str = "confidence"
 ) -> Trajectories:
-    """Read confidences with their trajectories (`read_scored`). A ContractError names file and row of a line without a
-    trajectory, or with one of another form or with another number of tokens between confidences."""
+    """Read confidences with their trajectories (`read_scored`). Raises a ContractError that names file and row if a
+    line has no trajectory, or one of another form or interval."""
     scored = read_scored(source, reading, ("question",), added, name=name)
     trajectories, name = [], name + TRAJECTORY
     for where, _, entry in entries(source):
@@ -176,12 +176,12 @@ def read_trajectories(
 
 
 def threshold_to_stop(new: Trajectories, old: Trajectories, *, max_risk: float, delta: float) -> float | None:
-    """The confidence below which growing responses are stopped, certified as that of abstention is (`threshold_for`):
-    thresholds that stop more and more are tested; None if none is certified.
+    """The confidence below which growing responses are stopped, certified like that of abstention (`threshold_for`) by
+    testing thresholds that stop more and more; None if none is.
 
-    The first response to each question is the one that is looked at. With a probability of at most `delta` the share of
-    right ones among the stopped responses is above `max_risk`. A ContractError refuses a calibration without labels,
-    with a question of the other file, or with another number of tokens between confidences.
+    The first response to each question counts. With a probability of at most `delta` the share of correct responses
+    among the stopped ones is above `max_risk`. Raises a ContractError if the calibration has no labels, a question of
+    the other file, or another number of tokens between confidences.
     """
     _check_calibration(new.scored, old.scored)
     if old.every != new.every:
@@ -196,7 +196,7 @@ def threshold_to_stop(new: Trajectories, old: Trajectories, *, max_risk: float, 
 
 def write_decisions(pools: Scored, rows: np.ndarray, added: Mapping[str, list], target: Path) -> None:
     """Write the lines of the responses in `rows`, int64 (q,), in the order of their file, each with further fields:
-    `added` has a value for each question by the name of the field."""
+    `added` maps the name of each field to its values for the questions."""
     asked = dict(zip(rows.tolist(), range(len(rows)), strict=True))
     with atomic_path(target) as partial, partial.open("w", encoding="utf-8", newline="\n") as output:
         for row, (_, text, _) in enumerate(entries(pools.source)):

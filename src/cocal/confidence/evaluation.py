@@ -63,8 +63,8 @@ _COLOUR = "#2c6fad"
 
 
 def read(source: Path, reading: Reading, name: str = "confidence", others: Sequence[str] = ()) -> Scored:
-    """Read confidences, those of other fields to compare with, and labels. A ContractError names file and row where a
-    label is missing or a confidence is not from 0 to 1, and the file where no row has a confidence."""
+    """Read confidences, other ones to compare them with, and labels. Raises a ContractError that names file and row if
+    a label is missing or a confidence is not from 0 to 1, and the file if no row has a confidence."""
     if clash := sorted({*others} & {name, "constant"}):
         raise ConfigError(f"--beside {clash[0]}: names the confidence itself, or a row of the table; give another")
     scored = read_scored(source, reading, ["label"], name=name, others=others, answers=True, answer=BOXED)
@@ -77,9 +77,9 @@ def read(source: Path, reading: Reading, name: str = "confidence", others: Seque
 
 
 def beside(scored: Scored, numbers: pd.DataFrame, card: HeldOut | None, settings: MetricSettings) -> list[str]:
-    """Lines of a table that compares the confidence, whose `numbers` are known, with other fields, the companion's card
+    """Lines of a table that compares the confidence, which has these `numbers`, with other fields, the companion's card
     and `baselines` fitted out of fold to the same labels, and sentences about which is better. If it is known which
-    responses were cut, a second table has the others. Responses that lack one of the confidences are left out."""
+    responses were truncated, a second table has the others. Responses that lack one of the confidences are left out."""
     valid = np.isfinite([scored.confidence, *scored.others.values()]).all(axis=0).astype(bool, copy=False)
     questions, correct = np.array(scored.names, dtype=object)[scored.question][valid], scored.correct[valid]
     length, truncated, tokens = (
@@ -124,7 +124,7 @@ def report(
     scored: Scored, output: Path, settings: MetricSettings | None = None, card: HeldOut | None = None
 ) -> tuple[pd.DataFrame, list[str]]:
     """Write `numbers.csv`, `reliability.csv`, `quality.pdf` and `.png`, and `index.html`, which needs no other file,
-    all or none of them, and return the numbers (`measured`) and the lines of what stands `beside` them."""
+    all or none of them. Return the numbers (`measured`) and the lines of the comparison (`beside`)."""
     settings = settings or MetricSettings()
     questions = np.array(scored.names, dtype=object)[scored.question]
     numbers = measured(questions, scored.confidence, scored.correct, settings)
@@ -223,5 +223,5 @@ def html(config: CompanionConfig, summary: str) -> str:
 
 
 def _inline(picture: bytes) -> str:
-    """A PNG as an address that needs no file."""
+    """A PNG as a data URL, which needs no file."""
     return f"data:image/png;base64,{base64.b64encode(picture).decode('ascii')}"

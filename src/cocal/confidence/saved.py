@@ -27,16 +27,16 @@ if TYPE_CHECKING:
 WEIGHTS, CONFIG, CARD = "model.safetensors", "config.json", "README.md"
 """Files of a saved companion."""
 ALONE = "states-alone"
-"""Folder within that of a companion which reads token probabilities: the best one that reads states alone."""
+"""Folder of the best companion of states alone, within that of a companion that also reads token probabilities."""
 _DIGEST = "weights"
-"""Name of the attribute of the settings' provenance that holds the SHA-256 of the weights' file."""
+"""Name of the config's provenance attribute that holds the SHA-256 of the file of weights."""
 
 
 def read(
     name: str | Path, **options: Any
 ) -> tuple[Companions, CompanionConfig, tuple[Companions, CompanionConfig] | None]:
-    """Read a companion, and the one of states alone that lies beside it, if there is one, from a folder or the Hub; see
-    `cocal.Companion.from_pretrained` about options and errors."""
+    """Read a companion, and the one of states alone that is saved with it, if any, from a folder or the Hub. See
+    `cocal.Companion.from_pretrained` for options and errors."""
     files = [part + file for part in ("", f"{ALONE}/") for file in (CONFIG, WEIGHTS)]
     folder = folder_of(str(name), "companion (`cocal fit` makes one)", files, **options)
     companions, config = _read(folder)
@@ -85,9 +85,9 @@ def write(
     config: CompanionConfig,
     alone: tuple[Companions, CompanionConfig] | None = None,
 ) -> None:
-    """Write the three files into a folder, which is made if need be, and those of a companion of states alone into a
-    folder in it; one of an earlier companion there is removed. Files take their places when all of them are written, so
-    that a full disk leaves the folder as it was. A ContractError refuses a folder with such files of something else."""
+    """Write the three files into a folder, which is created if needed, and those of a companion of states alone into
+    its sub-folder; without one, that of an earlier companion is removed. Files are moved into place once all are
+    written, so that a full disk leaves the folder as it was. Raises a ContractError as `check_place` does."""
     check_place(folder)
     with together(folder) as new:
         _write(new, companions, config)
@@ -101,7 +101,7 @@ def write(
 
 
 def check_place(folder: Path) -> None:
-    """Refuse a file, and a folder with such files of something else, by a ContractError."""
+    """Raise a ContractError if the place is a file, or a folder with such files that are not a companion's."""
     if folder.exists() and not folder.is_dir():
         raise ContractError(f"{folder}: is a file, and a companion is a folder; name another place")
     for place in (folder, folder / ALONE):
@@ -121,7 +121,7 @@ def _write(folder: Path, companions: Companions, config: CompanionConfig) -> Non
 
 
 def may_hold(hub: "HfApi", name: str, revision: str | None) -> bool:
-    """True if a repository of the Hub has no files like a companion's, or says that it is one."""
+    """True if a repository of the Hub has none of a companion's files, or says that it is a companion."""
     held = {WEIGHTS, CONFIG} & {*hub.list_repo_files(name, revision=revision)}
     if CONFIG not in held:
         return not held

@@ -1,4 +1,4 @@
-"""Files of scored responses, as they are read."""
+"""Reading of files of scored responses."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -36,7 +36,7 @@ class Scored:
     names: list[str]
     """A name for each of q questions, in the order in which they first occur."""
     known: Mapping[str, int]
-    """The question of every text, list of token ids and question id that does not contradict the prompts."""
+    """The question of each prompt text, list of token ids, and question id that does not contradict the prompts."""
     question: np.ndarray
     """int64 (n,), question of each response, an index into `names`."""
     confidence: np.ndarray
@@ -47,7 +47,7 @@ class Scored:
     """float64 (n,), tokens of each response where `cocal score` wrote them (`confidence_response`), or else its
     characters; None if neither is known for every response that has a confidence."""
     truncated: np.ndarray | None
-    """bool (n,), whether it was cut, as `cocal score` wrote it; None unless known for every such response."""
+    """bool (n,), whether it was truncated, as `cocal score` wrote it; None unless known for every such response."""
     tokens: np.ndarray | None
     """float64 (n, 3), `TOKENS` as `cocal score` wrote them; None unless known for every such response."""
     others: Mapping[str, np.ndarray]
@@ -57,11 +57,11 @@ class Scored:
     learnt: int
     """Number of responses to prompts that the companion has learnt from."""
     companions: frozenset[str]
-    """What the lines say of the companions that gave the confidences."""
+    """The companions that gave the confidences, as the lines name them."""
     without_answers: str | None
     """Why no response has an answer, and the remedy; None if one has."""
     notes: tuple[str, ...]
-    """What was read for what."""
+    """Sentences about how the fields were read."""
 
     @property
     def sizes(self) -> np.ndarray:
@@ -86,15 +86,15 @@ def read_scored(
     answers: bool = False,
     answer: str | None = None,
 ) -> Scored:
-    """Read the responses of a file of JSON lines, as `cocal score` writes them, in any order. A ContractError names
-    file and row of a line that lacks what it needs or a label that others have, or whose value has the wrong form.
+    """Read the responses of a file of JSON lines, as `cocal score` writes them, in any order. Raises a ContractError
+    that names file and row if a line lacks a needed field or a label that others have, or a value has the wrong form.
 
     Args:
         source: The file.
         reading: Names of its fields, and the bound of rewards.
-        needs: What every line must have: `label`, `question`. Lines that name no question count as one each.
-        added: Fields that somebody adds later, which the lines must not have yet.
-        name, others: Field of the confidence, and of further ones; null means that there is no valid one.
+        needs: Which of `label` and `question` every line must have. Lines that name no question count as one each.
+        added: Fields that will be added later, which the lines must not have yet.
+        name, others: Field of the confidence, and those of further ones; null means that there is no valid one.
         answers: Whether answers are read; otherwise no response has one.
         answer: Field of the answer, or `BOXED`; by default `ANSWER`, or `BOXED` where there is no such field.
     """
@@ -174,7 +174,7 @@ def read_scored(
 
 
 def _questions(asked: Sequence[tuple[str | None, str | None, str | None]]) -> tuple[np.ndarray, list, list[str]]:
-    """The question of each row by its text, ids and question id, what names it, and sentences about these."""
+    """The question of each row, from its text, ids and question id; what names it; and sentences about these."""
     question = same_question(*zip(*asked, strict=True))
     said = contradictions(question, [stated for _, _, stated in asked])
     titles = [(text, ids, None if said else stated) for text, ids, stated in asked]
@@ -188,7 +188,7 @@ def _check_labels(lacking: Sequence[str], rows: int) -> None:
 
 
 class _Response(Model):
-    """What `cocal score` writes of a response beside its confidence."""
+    """What `cocal score` writes about a response beside its confidence."""
 
     tokens: Count | None = None
     truncated: bool | None = None
@@ -198,7 +198,7 @@ class _Response(Model):
 
 
 def parsed(kind: type[_Parsed], value: Any, where: str, name: str) -> _Parsed:
-    """The value of a field of `cocal score`; a ContractError says that it has another form."""
+    """Validate the value of a field that `cocal score` wrote. Raises a ContractError if it has another form."""
     try:
         return kind.model_validate(value, strict=True)
     except ValidationError as error:
@@ -207,7 +207,7 @@ def parsed(kind: type[_Parsed], value: Any, where: str, name: str) -> _Parsed:
 
 
 def _told(entry: Mapping[str, Any], fields: Fields, where: str, name: str) -> tuple[str | None, _Response]:
-    """The text of a line's response, also of one in parts, if it has one; and what `cocal score` wrote of it."""
+    """The text of a line's response, joined if it is in parts, or None; and what `cocal score` wrote about it."""
     text, told = entry.get(fields.taken.get("response", "")), entry.get(name)
     text = fields.part(entry, where, "response").response if isinstance(text, list) else text
     told = parsed(_Response, told if isinstance(told, Mapping) else {}, where, name)

@@ -1,4 +1,4 @@
-"""Confidences for a file of responses, block by block: in constant memory, and a killed run goes on."""
+"""Scoring of a file of responses, block by block in constant memory; a killed run can be resumed."""
 
 import hashlib
 import logging
@@ -29,7 +29,7 @@ from cocal.store.run_folder import RunFolder
 UNFINISHED = "scored.jsonl"
 """Name of the file in the run folder that grows block by block."""
 _DIGESTS = "blocks.sha256"
-"""Name of the file beside it that has a digest of every block in a line."""
+"""Name of the file beside it that holds a digest of each block, one in a line."""
 REASON = "_reason"
 """Ending of the field that says why a response has no confidence."""
 IDS = "confidence_ids"
@@ -49,9 +49,9 @@ class Wanted:
     seed: int | None = None
     batch_tokens: int = 16384
     every: int | None = None
-    """The member and the passes, as for `Companion.score`."""
+    """The members and the passes; see `Companion.score`."""
     by: str = ""
-    """What names the companion in each line, with `target` and `seed`; empty for nothing."""
+    """The name of the companion in each line, followed by `target` and `seed`; empty to write none."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Checked:
     """The content of a file of responses, from a first reading that computes nothing.
 
     Attributes:
-        fields: Which fields are taken for what.
+        fields: Which field is read with which meaning.
         mapping: The given names of fields that the file has, labels included, for commands that read it next.
         rewarded: Whether a reward, rather than a verdict, would be its label.
         unread: Number of rows without a response, by the reason.
@@ -76,10 +76,10 @@ class Summary(NamedTuple):
     """Facts of the responses that were scored, by this run and earlier ones.
 
     Attributes:
-        origins: How many responses have prompt ids of each origin, and how many answer prompts that the companion
-            learnt from, in words.
-        tokenised: How many have ids that were made anew from texts.
-        longer: How many count as cut and are longer than the limit.
+        origins: Numbers of responses by the origin of their prompt ids, in words, and the number of those to prompts
+            that the companion learnt from.
+        tokenised: Number of responses whose ids were made from texts.
+        longer: Number of responses that count as truncated and are longer than the limit.
         mean: Mean confidence.
     """
 
@@ -91,8 +91,8 @@ class Summary(NamedTuple):
 
 
 def check(wanted: Wanted, config: CompanionConfig) -> Checked:
-    """Read every row once, so that a wrong one is found before hours of computing, by a ContractError. Names of fields
-    that were given to the fit are taken where the file has such fields, unless others are given here."""
+    """Read every row once, so that a ContractError names a wrong one before hours of computing. Field names that were
+    given to the fit are used if the file has such fields, unless other names are given here."""
     fields: Fields
     count, unread = 0, Counter()
     known, lines = with_fields(entries(wanted.source), 2)
@@ -125,7 +125,7 @@ def score_file(companion: Companion, policy: Policy, wanted: Wanted, checked: Ch
     """Write every line of a file with its confidence into the run folder, in the order of the file.
 
     Only one block of responses is in memory at a time. Each line keeps its text, to which the confidence is added.
-    Blocks that an earlier run has finished are kept, up to the first that has changed since, or whose input has.
+    Blocks that an earlier run has finished are kept, up to the first that has changed, or whose input has changed.
     """
     path, marks = run.path / UNFINISHED, run.path / _DIGESTS
     encoder = Encoder(policy, companion.config)
@@ -175,7 +175,7 @@ def score_file(companion: Companion, policy: Policy, wanted: Wanted, checked: Ch
 
 
 def _line(text: str, sample: Sample, scored: Iterator[tuple], wanted: Wanted, by: dict) -> bytes:
-    """The text of a line with what is added to it, from the next of the scored responses if it has one."""
+    """A line with its added fields, from the next scored response if the line has a response."""
     if why := _without_response(sample):
         return extended(text, {wanted.name: None, wanted.name + REASON: why}).encode()
     row, confidence, trajectory, known_prompt, numbers, truncated = next(scored)
@@ -189,14 +189,14 @@ def _line(text: str, sample: Sample, scored: Iterator[tuple], wanted: Wanted, by
 
 
 def _digest(texts: Iterable[str], written: Iterable[bytes]) -> bytes:
-    """The line with the digest of a block: of the lines that were read, and of those that were written."""
+    """The digest, as a line, of a block: of the lines that were read and of those that were written."""
     digest = hashlib.sha256("\n".join(texts).encode() + b"".join(written))
     return f"{digest.hexdigest()}\n".encode("ascii")
 
 
 def _whole_blocks(source: Path, path: Path, marks: Path) -> int:
-    """Number of lines in the first blocks of an unfinished file that are whole: their digest fits them and the lines
-    that they were made from. The file and the digests are cut to them."""
+    """Number of lines in the leading blocks of an unfinished file that are intact: their digest fits them and the lines
+    that they were made from. The file and the digests are truncated to these blocks."""
     path.touch()
     marks.touch()
     done = position = mark = 0

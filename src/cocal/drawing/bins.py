@@ -1,4 +1,4 @@
-"""Draws accuracy and number of responses by bins of confidence: one reliability diagram above its histogram."""
+"""Drawing of accuracy and number of responses by bins of confidence: a reliability diagram above its histogram."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ import pandas as pd
 from cocal.drawing.style import INK, Artist, Axes
 
 FEW = 10
-"""Bins with fewer responses are drawn pale: their accuracy is mostly chance, of ten with an error of up to 0.16."""
+"""Bins with fewer responses are drawn pale, since their accuracy is mostly chance: that of ten errs by up to 0.16."""
 
 _GREY, _PALE = "#6a6a6a", "#a9a9a9"
 _OVER: dict[str, Any] = {"hatch": "////////"}

@@ -18,6 +18,6 @@ class Completion:
     logprobs: np.ndarray
     """float32 (length,), log-probabilities under the raw logits, independent of the sampling parameters."""
     finish_reason: Reason
-    """"stop" by the end-of-sequence token, "length" by max_tokens, "tool_calls" with words of tools."""
+    """"stop" by the end-of-sequence token, "length" by max_tokens, "tool_calls" with text from tools."""
     best: np.ndarray | None = None
-    """float32 (length, k), the k largest log-probabilities at each token, falling; None if they were not asked for."""
+    """float32 (length, k), the k largest log-probabilities at each token, descending; None if not requested."""

@@ -1,8 +1,8 @@
 """How vLLM is asked for hidden states: its settings, and the parameters of a request whose response is to be read.
 
 vLLM's models can return the states of chosen blocks beside their output (the interface that EAGLE-3 uses). A connector
-keeps the sum and the last of those of each response, and what was read of them comes with the response's output. So
-they cost no pass of their own, and no room in vLLM's cache.
+keeps the sum and the last of each response's states, and what is read from them comes with the response's output. So
+the states cost no forward pass and no room in vLLM's cache.
 """
 
 from collections.abc import Sequence
@@ -15,17 +15,17 @@ from cocal.runtime.gpus import SECOND_RUNNER
 STATES = "cocal_states"
 """Name of the pooled states in the `kv_transfer_params` of an output."""
 LAYERS = "cocal_layers"
-"""Name of the blocks in vLLM's `additional_config`, which keeps engines of other blocks apart in its compile cache."""
+"""Name of the blocks in vLLM's `additional_config`, which separates engines of other blocks in its compile cache."""
 FIRST_RUNNER = {SECOND_RUNNER: "0"}
 """Environment variables that select the first of vLLM's two model runners, the one that returns states."""
 TRAJECTORY = "cocal_trajectory"
-"""Name of what was read of a growing response: in an output within it, with the number of tokens; in the last, all."""
+"""Name of the values of a growing response: an earlier output has one with its number of tokens, the last has all."""
 BELOW = "cocal_below"
 """vLLM's `stop_reason` of a response that ended since its confidence fell below the threshold of its request, and the
 name of the threshold in the request's `kv_transfer_params`."""
 EVERY = "cocal_every"
 LARGEST = 2**31 - 1
-"""The largest number of tokens in what is asked."""
+"""The largest number of tokens that a request may name."""
 _PROMPT = "cocal_prompt"
 
 
@@ -56,12 +56,12 @@ def implementation(checkpoint: Path) -> Literal["vllm", "transformers"]:
 
 
 def engine_settings(layers: Sequence[int], connector: str, **extra: Any) -> dict[str, Any]:
-    """vLLM's settings for an engine of whose responses the states of blocks are read.
+    """vLLM's settings for an engine whose connector reads the states of blocks.
 
     Args:
         layers: Zero-based indices of the blocks, in ascending order.
         connector: Module and class of the connector, as in `cocal.engines.states_connector:StatesConnector`.
-        extra: What the connector is told.
+        extra: Further settings of the connector.
     """
     module, _, name = connector.partition(":")
     transfer = {
@@ -79,13 +79,13 @@ def engine_settings(layers: Sequence[int], connector: str, **extra: Any) -> dict
 
 
 def asking(prompt: int = 0, every: int = 0, below: float | None = None) -> dict[str, Any]:
-    """The `extra_args` of the sampling parameters of a request that is to be read.
+    """The `extra_args` of the sampling parameters of a request whose response is to be read.
 
     Args:
-        prompt: Number of tokens of the prompt, if the request's prompt holds a response after it, which is read; 0 if
-            the response that the request generates is read.
-        every: Number of tokens after each of which a response that the request generates is read, too; 0 for none.
-        below: Confidence below which it then ends.
+        prompt: Number of tokens of the prompt proper, if the request's prompt ends with the response that is to be
+            read; 0 to read the response that the request generates.
+        every: Interval, in tokens, at which a response that the request generates is read while it grows; 0 for none.
+        below: Confidence below which such a growing response is ended.
     """
     return {"kv_transfer_params": {_PROMPT: prompt} | ({EVERY: every, BELOW: below} if every else {})}
 

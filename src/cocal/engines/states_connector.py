@@ -1,8 +1,8 @@
 """The hidden states inside vLLM: a connector that sums those of each response as they are computed.
 
 The scheduler's process says which requests are followed, and where their responses have ended; the worker keeps their
-sums (`cocal.engines.states_sums`), and tells what is read of them once the last token of a response is computed. A
-response that is given in the prompt of a request might lie in the cache whole, so such a request takes nothing from it.
+sums (`cocal.engines.states_sums`), and reports the result once the last token of a response is computed. A response
+that is given in the prompt of a request might lie in the prefix cache, so such a request does not read that cache.
 """
 
 from collections.abc import Sequence
@@ -29,15 +29,15 @@ class Step(KVConnectorMetadata):
     """What the scheduler tells the worker in a step."""
 
     begun: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """Numbers of prompt tokens of new requests, and of tokens after each of which a growing response is read, or 0."""
+    """The number of prompt tokens of each new request, and the interval at which its growing response is read, or 0."""
     ended: dict[str, int] = field(default_factory=dict)
-    """Number of tokens of prompt and response of those whose response has ended."""
+    """For each request whose response has ended, the number of tokens of prompt and response."""
     gone: list[str] = field(default_factory=list)
 
 
 @dataclass
 class ReadStates(KVConnectorWorkerMetadata):
-    """What was read, by the request's id: of whole responses, and of growing ones with their number of tokens."""
+    """The results by request id: of whole responses, and of growing ones with their number of tokens."""
 
     found: dict[str, Any]
     grown: dict[str, tuple[int, Any]] = field(default_factory=dict)
@@ -49,13 +49,13 @@ class ReadStates(KVConnectorWorkerMetadata):
 class StatesConnector(KVConnectorBase_V1, SupportsHMA):
     """vLLM's KV connector that hands out the pooled states of responses, float32 (layers, poolings, hidden).
 
-    `kv_connector_extra_config` names the `poolings`. Requests are read that `cocal.engines.states.asking` asks for.
+    `kv_connector_extra_config` names the `poolings`. Only requests made by `cocal.engines.states.asking` are read.
     """
 
     name = STATES
-    """Name of what is read in the `kv_transfer_params` of an output."""
+    """Name of the result in the `kv_transfer_params` of an output."""
     reads_tokens = False
-    """Whether what the model gave the tokens is read, too."""
+    """Whether token statistics are read, too."""
 
     def __init__(self, vllm_config, role, kv_cache_config):
         super().__init__(vllm_config=vllm_config, role=role, kv_cache_config=kv_cache_config)
@@ -64,16 +64,16 @@ class StatesConnector(KVConnectorBase_V1, SupportsHMA):
         self._growing: set[str] = set()
         """Requests whose responses have not ended."""
         self._found: dict[str, Any] = {}
-        """What was read of requests, None before that."""
+        """The result of each request; None until it is read."""
         self._trajectories: dict[str, dict[int, Any]] = {}
-        """What was read of growing responses, by the number of tokens, of requests that ask for it."""
+        """The results of growing responses by their number of tokens, for each request that asks for them."""
         self.fresh: dict[str, tuple[int, Any]] = {}
-        """The latest of it, with the number of tokens, of responses that have not ended."""
+        """The latest result of each response that has not ended, with its number of tokens."""
         self._sums: Sums | None = None
         self._computed: Computed | None = None
         self._ready: list[tuple[list[str], list[tuple[str, int]], Tensor, Any]] = []
 
-    # beside the scheduler
+    # in the scheduler's process
 
     def on_new_request(self, request) -> None:
         """Follow a request that is to be read."""
@@ -103,7 +103,7 @@ class StatesConnector(KVConnectorBase_V1, SupportsHMA):
         return name in self._found and not self.has_read(request)
 
     def has_read(self, request) -> bool:
-        """Whether the worker has told what it read."""
+        """Whether the worker has reported the result."""
         return self._found.get(request.request_id) is not None
 
     def build_connector_meta(self, scheduler_output) -> Step:
@@ -135,11 +135,11 @@ class StatesConnector(KVConnectorBase_V1, SupportsHMA):
     def update_state_after_alloc(self, request, blocks, num_external_tokens) -> None:
         pass
 
-    # beside the model
+    # in the worker's process
 
     def register_kv_caches(self, kv_caches) -> None:
-        """Load what reading needs. Workers that share a model have the same states, of which the first one reads; the
-        others follow it where tokens are read, since they compute logits together."""
+        """Load what reading needs. Workers that share a model have the same states, which only the first one reads; the
+        others take part if token statistics are read, since they compute logits together."""
         device = torch.device(self._vllm_config.device_config.device)
         self.load(self._vllm_config.kv_transfer_config.kv_connector_extra_config, device)
         self._is_first = get_tensor_model_parallel_rank() == 0
@@ -150,20 +150,20 @@ class StatesConnector(KVConnectorBase_V1, SupportsHMA):
         self.poolings = tuple(extra["poolings"])
 
     def read(self, states: Tensor, tokens: Tensor | None) -> Tensor:
-        """What is told of n responses, of shape (n, ...), from their states, float32 (n, layers, poolings, hidden), and
-        what the model gave their tokens, float32 (n, 3), if that is read."""
+        """The results of n responses, of shape (n, ...), from their states, float32 (n, layers, poolings, hidden), and
+        their token statistics, float32 (n, 3), if these are read."""
         return states
 
     def told(self, rows: Tensor) -> Sequence[Any] | np.ndarray:
-        """What was read of each response, in the form in which the processes of the engine pass it on."""
+        """The result of each response, in the form in which the engine's processes exchange it."""
         return rows.numpy()
 
     def so_far(self, row: Any) -> Any:
-        """What is told of a growing response, from what was read of it."""
+        """What is reported of a growing response, from its result."""
         return row
 
     def take(self, *computed: Any) -> None:
-        """What the model has computed in this step; see `Computed`."""
+        """Take what the model has computed in this step; see `Computed`."""
         self._computed = Computed(*computed)
 
     def drawn(self, logprobs: Tensor) -> None:
@@ -197,7 +197,7 @@ class StatesConnector(KVConnectorBase_V1, SupportsHMA):
         self._ready.append((whole, due, rows, copied))
 
     def build_connector_worker_meta(self) -> ReadStates | None:
-        """What was read and is here by now, so that a GPU never waits; a later step hands over the rest."""
+        """The results that have reached the host, so that a GPU never waits; a later step hands over the rest."""
         told = ReadStates({})
         while self._ready and ((copied := self._ready[0][-1]) is None or copied.query()):
             whole, due, rows, _ = self._ready.pop(0)

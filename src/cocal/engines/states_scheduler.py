@@ -16,11 +16,11 @@ from vllm.v1.request import Request, RequestStatus
 from cocal.engines.states import BELOW, TRAJECTORY
 
 PATIENCE = 16
-"""Number of tokens after its end that a response may generate before it is given up and ends without what was read."""
+"""Number of tokens that a response may generate after its end before it is given up and finishes without a result."""
 
 
 class Ended(NamedTuple):
-    """How a response ended, whose states are still to be read.
+    """How a response ended whose states are still to be read.
 
     Attributes:
         status, reason: vLLM's status and `stop_reason` of the request.
@@ -77,7 +77,7 @@ class _Reading(Scheduler if TYPE_CHECKING else object):
         before, ended = request.status, self._ended.get(request.request_id)
         tokens, stopped = super()._update_request_with_output(request, new_token_ids, *arguments, **options)
         if ended is None and not stopped and self.connector.stops(request):
-            # as if it were cut, so that the text keeps its last token
+            # as if it were truncated, so that the text keeps its last token
             request.status, request.stop_reason, stopped = RequestStatus.FINISHED_LENGTH_CAPPED, BELOW, True
         room = request.num_tokens < self.max_model_len
         if ended is None:

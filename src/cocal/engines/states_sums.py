@@ -1,11 +1,11 @@
-"""The sums of the states of growing responses, and of what the model gave their tokens, as an engine computes them in
-steps of any form.
+"""Sums of the states and token statistics of growing responses, from steps of an engine that hold any number of tokens
+of each.
 
 A request keeps its sum when it is preempted. What is then computed again is skipped: no prefix of the cache can be
 longer than what the request itself has computed, since its last token never comes from there.
 
-A token counts when its state does. Its log-probability comes from the row before it: of the same step, or of the
-request's step before, at whose end it was drawn (`Sums.drawn`).
+A token counts once its state is computed. Its log-probability comes from the row before it: in the same step, or at the
+end of the request's previous step, where the token was drawn (`Sums.drawn`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -23,33 +23,33 @@ class Computed(NamedTuple):
     """What the model has computed in a step."""
 
     states: Sequence[Tensor]
-    """Those of each layer, (at least all tokens, hidden), of any float format."""
+    """The states of each layer, (at least all tokens, hidden), of any float format."""
     requests: Sequence[str]
     """Ids of the requests, whose tokens lie one after another."""
     bounds: np.ndarray
-    """int64 (requests + 1,), where the tokens of each begin, and where they end."""
+    """int64 (requests + 1,), the row at which the tokens of each request begin, and the end of the last ones."""
     starts: np.ndarray
     """int64 (requests,), how many tokens of each were computed before."""
     logprobs: Callable[[slice], Tensor]
-    """Function that tells the log-probabilities of the tokens that follow those of some rows, float32."""
+    """Function of a slice of rows: the log-probabilities of the tokens that follow those of the rows, float32."""
 
 
 class Sums:
-    """The sum and the last of the states of each response so far, in places that are used again.
+    """The sum and the last of each response's states so far, in places that are reused.
 
     Args:
         device: Where they are kept.
         prompts: Whether the state of the prompt's last token is kept, too.
-        tokens: Whether it is kept what the model gave the tokens.
+        tokens: Whether token statistics are kept, too.
     """
 
     def __init__(self, device: torch.device, prompts: bool, tokens: bool = False):
         self._device, self._names = device, ("last", "mean", *(["prompt"] if prompts else []))
         self._of_tokens = {"next": (), "tokens": (3,)} if tokens else {}
-        """Shapes, for a response, of the log-probability of the token that comes next, and of the sum of the tokens'
-        probabilities, that of their log-probabilities, and the lowest one."""
+        """Shapes, for one response, of the next token's log-probability, and of the sum of the tokens' probabilities,
+        the sum of their log-probabilities and the lowest log-probability."""
         self._begun: dict[str, tuple[int, int]] = {}
-        """What was told of requests of which nothing was computed yet, and which have no place."""
+        """What the scheduler has told about requests that have no place, because nothing of them is computed yet."""
         self._ended: dict[str, int] = {}
         """Lengths of responses that have ended and were not read yet."""
         self._places: dict[str, int] = {}
@@ -58,8 +58,8 @@ class Sums:
         self._now = np.empty(0, np.int64)
         """Places of the requests of the latest step, -1 for those that are not followed."""
         self._counts = np.zeros((4, 0), np.int64)
-        """Tokens of the prompt, tokens up to which states are summed, the length at which they end, and the number of
-        tokens after each of which the response is read, 0 for none."""
+        """For each place: prompt tokens, tokens whose states are summed, the length at which the response ends, and the
+        interval at which it is read while it grows, 0 for none."""
         self.due: list[tuple[str, int]] = []
         """Growing responses that are to be read after the latest step, with their numbers of tokens."""
 
@@ -75,7 +75,7 @@ class Sums:
                 self._free.append(self._places.pop(name))
 
     def whole(self) -> list[str]:
-        """Requests whose responses are summed to their ends, each of them once."""
+        """Requests whose responses are completely summed; each is named once."""
         places = self._places
         names = [name for name, end in self._ended.items() if name in places and self._counts[1, places[name]] == end]
         for name in names:
@@ -108,7 +108,7 @@ class Sums:
             which, last = self._put("last", step, new, places, offset + stop - 1)
             self._kept["mean"][which] += last
         if self._of_tokens:
-            drawn = new & (begin == step.starts)  # their first one was, in an earlier step
+            drawn = new & (begin == step.starts)  # their first token was drawn in an earlier step
             if drawn.any():
                 which = self._indices(places[drawn])
                 self._count(which, self._kept["next"][which][:, None])
@@ -126,13 +126,13 @@ class Sums:
             self._kept["next"][self._indices(self._now[followed])] = logprobs[self._indices(followed)]
 
     def _count(self, which: Tensor, logprobs: Tensor) -> None:
-        """Add tokens, float32 (n, k), to those of n responses in these places."""
+        """Add log-probabilities of tokens, float32 (n, k), to the statistics of n responses in these places."""
         before, more = self._kept["tokens"][which], logprobs.double()
         sums = before[:, :2] + torch.stack([more.exp().sum(1), more.sum(1)], 1)
         self._kept["tokens"][which] = torch.cat([sums, torch.minimum(before[:, 2], more.amin(1))[:, None]], 1)
 
     def tokens(self, requests: Sequence[str]) -> Tensor:
-        """What the model gave the tokens of responses, float32 (n, 3), as `token_inputs` tells it."""
+        """The token statistics of responses, float32 (n, 3), as `token_inputs` defines them."""
         places = np.array([self._places[name] for name in requests])
         values = self._kept["tokens"][self._indices(places)]
         values[:, :2] /= self._indices(self._counts[1, places] - self._counts[0, places])[:, None]

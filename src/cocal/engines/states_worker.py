@@ -1,8 +1,8 @@
-"""vLLM's worker, whose model returns the states of chosen blocks, which are handed to the connector in every step, and
-the log-probabilities of tokens, where it reads them.
+"""vLLM's worker, whose model hands the states of chosen blocks to the connector in every step, and the
+log-probabilities of tokens if the connector reads them.
 
-These are of the raw logits, at temperature 1, whatever the sampling, as `cocal fit` and `cocal score` compute them.
-vLLM's own are so, too, but of logits in which a grammar has already forbidden tokens.
+These come from the raw logits at temperature 1, whatever the sampling, as `cocal fit` and `cocal score` compute them.
+vLLM's own do, too, but from logits in which a grammar has already forbidden tokens.
 """
 
 from typing import TYPE_CHECKING
@@ -26,14 +26,14 @@ _WORKER = "vllm.v1.worker.cpu_worker.CPUWorker" if current_platform.is_cpu() els
 
 
 class _Returning(GPUModelRunner if TYPE_CHECKING else object):
-    """vLLM's first model runner. It can return states for EAGLE-3 alone, which its configuration would have to name."""
+    """vLLM's first model runner, made to return states, which it does only for a configuration that names EAGLE-3."""
 
     def _get_eagle3_aux_layers_from_config(self) -> tuple[int, ...]:
         # k is the state after k blocks, so that the zero-based block l is l + 1
         return tuple(layer + 1 for layer in self.vllm_config.additional_config[LAYERS])
 
     _given: Tensor | None = None
-    """Log-probabilities of all tokens at the last place of each request, until one of them is drawn."""
+    """Log-probabilities of the vocabulary at the last position of each request, until a token is drawn."""
 
     def _model_forward(self, *arguments, **options):
         output = super()._model_forward(*arguments, **options)
@@ -79,7 +79,7 @@ def _chosen(logprobs: Tensor, ids: Tensor) -> Tensor:
 
 
 class StatesWorker(resolve_obj_by_qualname(_WORKER)):
-    """The platform's worker, whose model runner returns states; vLLM's second one, not tried, is a ConfigError."""
+    """The platform's worker, whose model runner returns states. vLLM's untested second runner is a ConfigError."""
 
     def init_device(self) -> None:
         if self.use_v2_model_runner:

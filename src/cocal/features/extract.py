@@ -36,7 +36,7 @@ def pooled_states(
 
 
 TOKEN_INPUTS = 3
-"""Numbers about the probabilities that a model gave the tokens of a response (`token_inputs`)."""
+"""Number of token statistics of a response (`token_inputs`)."""
 
 
 def states_and_tokens(
@@ -48,7 +48,7 @@ def states_and_tokens(
     prefixes: Prefixes | None = None,
     read: Callable[[float], None] | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The pooled states of n responses (`pooled_states`), and what the model gave their tokens, from the same passes.
+    """The pooled states (`pooled_states`) and token statistics (`token_inputs`) of n responses, from the same passes.
 
     Args:
         read: Called with the number of tokens after each pass.
@@ -73,9 +73,9 @@ def _told(batches: Iterable[np.ndarray], lengths: np.ndarray, read: Callable[[fl
 
 
 def token_inputs(logprobs: np.ndarray, until: np.ndarray) -> np.ndarray:
-    """What a model gave the tokens of a response up to each of k numbers of tokens (`until`, int64 (k,), from 1 to the
-    length), float32 (k, `TOKEN_INPUTS`): their mean probability (TokenProb, appendix B.1), their mean log-probability
-    (of `logprobs`, float32 (length,)), and the lowest one."""
+    """The token statistics of a response over its first `until` tokens, int64 (k,), from 1 to the length, as float32
+    (k, `TOKEN_INPUTS`): the mean probability (TokenProb, appendix B.1), the mean log-probability, and the lowest one.
+    The `logprobs` are float32 (length,)."""
     sums = (np.cumsum(each, dtype=np.float64)[until - 1] / until for each in (np.exp(logprobs), logprobs))
     return np.stack([*sums, np.minimum.accumulate(logprobs)[until - 1]], axis=1).astype(np.float32)
 
@@ -90,9 +90,9 @@ def inputs_of(
     every: int | None = None,
     take: Callable[[int, np.ndarray], None] | Any = None,
 ) -> np.ndarray:
-    """What a companion reads of n responses, float32 (n, inputs): pooled states, and `token_inputs` behind them if they
-    are wanted. With `every`, `take` is called with the place of each response and what is read after every so many
-    tokens before the last, float32 (k, inputs), which nothing else keeps."""
+    """The inputs of a companion for n responses, float32 (n, inputs): pooled states, followed by `token_inputs` if
+    `tokens`. With `every`, `take` is called with the index of each response and its inputs after each multiple of
+    `every` tokens below its length, float32 (k, inputs), which nothing else keeps."""
     passed, prefixes = (policy, layout, prompts, responses, batch_tokens), None
     if every:
         lengths = [np.arange(every, len(ids), every) for ids in responses]

@@ -128,10 +128,10 @@ class Prefixes(NamedTuple):
     """Prefixes of responses, whose states come from the same passes as those of the whole responses.
 
     Attributes:
-        lengths: For each response the numbers of tokens of its prefixes, int64 (k,), from 1 to its own.
-        take: Function that is called with the index of each response, the states of its prefixes, float32
-            (k, layers, 2, hidden), the last one and the mean, and the response's log-probabilities (None if they were
-            not requested), as soon as they are there; nothing else keeps the states.
+        lengths: Numbers of tokens of the prefixes of each response, int64 (k,), from 1 to its length.
+        take: Function that is called with the index of each response, the states of its prefixes, float32 (k, layers,
+            2, hidden), the last state and the mean, and the response's log-probabilities (None if they were not
+            requested), as soon as they are there; nothing else keeps the states.
     """
 
     lengths: Sequence[np.ndarray]
@@ -139,7 +139,7 @@ class Prefixes(NamedTuple):
 
 
 class Pooled(NamedTuple):
-    """The passes over n responses, in their order.
+    """The results of forward passes over n responses, in their order.
 
     Attributes:
         features: float32 (n, layers, poolings, hidden), pooled states.
@@ -175,10 +175,10 @@ def score(
         batches: Indices of the rows in each batch, which together hold every row once.
         layers: Zero-based block indices.
         poolings: Names of the poolings; see `capture`.
-        unwrapped: The model itself, where the other one may be wrapped.
+        unwrapped: The unwrapped model, if `model` may be wrapped.
         logprobs: If true, log-probabilities of the raw logits (temperature 1) come too; if not, no logits are computed,
             or those of a row's last token alone. If "sliced", the output layer is applied to the states of the response
-            tokens alone, some at a time, which is what the model does if `output_is_plain`.
+            tokens alone, some at a time, which is equivalent if `output_is_plain`.
         prefixes: Prefixes that are pooled, too.
     """
     bare = unwrapped or model
@@ -210,8 +210,8 @@ def score(
 
 @torch.no_grad()
 def output_is_plain(model: "PreTrainedModel", tokens: Tokens) -> bool:
-    """Whether the logits of a causal language model, tried on some ids, are the output layer's values of the decoder's
-    states, which some architectures scale or cap."""
+    """Whether a model's logits are simply its output layer's values of the decoder's states, tested on some ids; some
+    architectures scale or cap them."""
     ids = _to_device(np.asarray(tokens)[None, -64:].astype(np.int64), next(model.parameters()).device)
     decoder, _ = decoder_of(model)
     if model.get_output_embeddings() is None:

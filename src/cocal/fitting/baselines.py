@@ -1,7 +1,7 @@
 """Baselines on the responses that a companion is measured on: confidences that need no states.
 
-Each is a logistic regression on a few numbers, fitted out of fold as the companion is: what everybody could have from
-the same labels. Each also reads whether the response was cut at the limit, where this is known.
+Each is a logistic regression on a few numbers, fitted out of fold as the companion is, which anybody could have from
+the same labels. Each also reads whether the response was truncated, if this is known.
 """
 
 from collections.abc import Hashable, Sequence
@@ -28,7 +28,7 @@ and the four numbers are `token_inputs` and the length."""
 def baselines_of(
     experience: "Experience", fold: np.ndarray, tokens: np.ndarray | None, tokenizer: "PreTrainedTokenizerBase"
 ) -> dict[str, np.ndarray]:
-    """The `baselines` of all rollouts, given their `token_inputs` (`cocal.features.extract`), or None."""
+    """The `baselines` of all rollouts; `tokens` are their `token_inputs` (`cocal.features.extract`), or None."""
     rows, agreed = experience.rows, None
     if rows["sample"].max() > 0:
         texts = tokenizer.batch_decode(rows["response_ids"].tolist(), skip_special_tokens=True)
@@ -45,14 +45,14 @@ def baselines(
     tokens: np.ndarray | None,
     agreed: np.ndarray | None,
 ) -> dict[str, np.ndarray]:
-    """Out-of-fold confidences of all baselines that are known, float64 (n,), by their names.
+    """Out-of-fold confidences, float64 (n,), of all baselines whose inputs are known, by their names.
 
     Args:
         correct, fold: bool and int64 (n,), the labels as they are learnt and measured, and the folds of the questions.
         truncated, length, agreed: bool, int64 and float64 (n,), whether each response was cut at the limit, its number
             of tokens, and its `agreement`.
-        tokens: float (n, k), `token_inputs`, those of prefixes behind them, or the mean token probability alone.
-            None where this, `truncated` or `agreed` is not known.
+        tokens: float (n, k), `token_inputs`, perhaps followed by those of prefixes, or the mean token probability
+            alone. None if not known, as for `truncated` and `agreed`.
     """
     flag = [] if truncated is None else [truncated]
     columns = {} if truncated is None or truncated.all() or not truncated.any() else {FLAG: []}
@@ -67,9 +67,9 @@ def baselines(
 
 
 def recalibrated(numbers: np.ndarray, correct: np.ndarray, fold: np.ndarray) -> np.ndarray:
-    """Out-of-fold confidences of a logistic regression on standardised numbers (n, k) and bool (n,), float64 (n,).
+    """Out-of-fold confidences, float64 (n,), of a logistic regression of bool (n,) on standardised numbers (n, k).
 
-    Half of the squared weights are added to the summed loss, so that they stay finite if a number separates the labels.
+    Half of the sum of squared weights is added to the loss, so that they stay finite if a number separates the labels.
     """
     from scipy.optimize import minimize
 
@@ -91,8 +91,8 @@ def recalibrated(numbers: np.ndarray, correct: np.ndarray, fold: np.ndarray) -> 
 
 
 def agreement(groups: Sequence[Hashable], answers: Sequence[str | None]) -> np.ndarray | None:
-    """Share of the other responses of each one's group that have the same answer, float64 (n,); 0 for one without an
-    answer or without others. None if no two responses are of a group, or no response has an answer."""
+    """For each response, the share of the other responses of its group that have the same answer, float64 (n,); 0 if it
+    has no answer or there are no others. None if no group has two responses, or no response has an answer."""
     forms = [None if text is None else canonical_integer(plain_answer(text)) or plain_answer(text) for text in answers]
     table = pd.DataFrame({"group": groups, "answer": forms})
     same = table.groupby(["group", "answer"])["group"].transform("size").fillna(1.0) - 1

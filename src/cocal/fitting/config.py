@@ -1,4 +1,4 @@
-"""What a companion states of itself: its settings, the model that it was fitted for, its quality, its card."""
+"""The config of a companion: its settings, the model that it was fitted for, its quality, and its model card."""
 
 import hashlib
 import logging
@@ -33,7 +33,7 @@ _DIGITS = 8
 
 
 class Tried(Model):
-    """A recipe that was tried, and its Brier score in the cross-validation that chose, over all that is learnt from."""
+    """A recipe that was tried, and its Brier score by cross-validation over all responses that are learnt from."""
 
     name: str
     brier: float
@@ -71,7 +71,7 @@ class BaseModelInfo(Model):
     def of(cls, config: "PretrainedConfig", name: str | None = None) -> "BaseModelInfo":
         """The facts in the configuration of a transformers model."""
         text, name = text_config(config), name or config.name_or_path or "unnamed"
-        if may_be_on_hub(name) and Path(name).is_dir():  # somebody else's there would be taken for it
+        if may_be_on_hub(name) and Path(name).is_dir():  # otherwise it would be taken for a name on the Hub
             name = f"./{name}"
         return cls(
             name=name,
@@ -89,12 +89,12 @@ def prompt_digest(ids: np.ndarray) -> str:
 
 
 def prompt_digests(prompts: Iterable[np.ndarray]) -> str:
-    """The `prompt_digest` of each of these prompts once, one after another."""
+    """The distinct `prompt_digest`s of these prompts, sorted and concatenated."""
     return "".join(sorted({*map(prompt_digest, prompts)}))
 
 
 class CompanionConfig(Reading):
-    """The content of `config.json`, with how the rollouts were read."""
+    """The content of a companion's `config.json`, including how the rollouts were read."""
 
     model_type: Literal["cocal-companion"] = "cocal-companion"
     cocal_version: str = __version__
@@ -112,11 +112,11 @@ class CompanionConfig(Reading):
     truncated: Truncated = "leave-out"
     """Whether responses that were cut at the limit kept the verifier's labels, counted as wrong, or were not learnt."""
     token_probability: bool = False
-    """Whether the last `TOKEN_INPUTS` inputs say what the model gave the tokens."""
+    """Whether the last `TOKEN_INPUTS` inputs are token statistics."""
     prefixes: Count | None = None
-    """Number of tokens after each of which responses were learnt from, too; None for whole ones alone."""
+    """Interval, in tokens, at which growing responses were learnt from, too; None if only whole ones were."""
     tried: tuple[Tried, ...] = ()
-    """What was compared, the best first."""
+    """The recipes that were compared, the best first."""
     held_out: HeldOut | None = None
     """Quality on the last stage: the last tenth of the steps that have held-out questions."""
     held_out_all_steps: HeldOut | None = None
@@ -124,7 +124,7 @@ class CompanionConfig(Reading):
     held_out_complete: HeldOut | None = None
     """Quality on the responses of all steps that ended; None where none were cut, or this is not known."""
     held_out_truncated: HeldOut | None = None
-    """Quality on those that were cut."""
+    """Quality on the responses of all steps that were truncated; None in the same cases."""
     trajectory: tuple[Part, ...] = ()
     """Quality while responses of all steps grow; empty if prefixes were not learnt from."""
     learnt: str | None = None
@@ -132,7 +132,7 @@ class CompanionConfig(Reading):
     asked: str = ""
     """The `prompt_digests` of the prompts that were learnt from; empty if these are not known."""
     rollouts: ResponseStatistics | None = None
-    """All responses of the last stage, to held-out questions or others."""
+    """Statistics of all responses of the last stage, to held-out questions and others."""
     unlikely: float | None = None
     """Mean log-probability of the tokens below which a twentieth of the rollouts lie; None where it was not read."""
 
@@ -158,8 +158,8 @@ class CompanionConfig(Reading):
         return f"Hidden layers {' / '.join(map(str, widths))}" if widths else "No hidden layer: a linear probe"
 
     def check_model(self, model: BaseModelInfo) -> None:
-        """Refuse by a ContractError a model of another architecture or vocabulary, or without the block and width that
-        are read."""
+        """Raise a ContractError if a model has another architecture or vocabulary, or lacks the block or the width that
+        is read."""
         base, spec = self.base_model, self.spec
         words = {
             "model_type": "type",
@@ -191,7 +191,7 @@ class CompanionConfig(Reading):
             )
 
     def warn_of_other(self, model: BaseModelInfo) -> None:
-        """Log a warning if a model is of another checkpoint of its training, commit or adapter than the companion's."""
+        """Log a warning if a model is another checkpoint or commit than the companion's, or has another adapter."""
         base, step = self.base_model, self.base_model.step or (self.spec.steps if self.has_steps else None)
         if base.adapter != model.adapter:
             ours, theirs = ("with an adapter" if info.adapter else "without one" for info in (base, model))
@@ -213,7 +213,7 @@ class CompanionConfig(Reading):
                 break
 
     def check_prefixes(self) -> None:
-        """Refuse by a ConfigError a companion of whole responses where confidences of growing ones are wanted."""
+        """Raise a ConfigError if the companion learnt from whole responses alone and cannot score growing ones."""
         if self.prefixes is None:
             raise ConfigError(
                 "the companion has learnt from whole responses alone and says little before their end; fit one that "
@@ -221,16 +221,16 @@ class CompanionConfig(Reading):
             )
 
     def warn_of_unlikely(self, inputs: np.ndarray) -> None:
-        """Warn where most responses, of which these are the inputs, float32 (n, inputs), hardly come from the policy of
-        the rollouts, or do not answer such prompts."""
+        """Log a warning if most responses, given their inputs, float32 (n, inputs), are unlikely to come from the
+        policy of the rollouts or to answer such prompts."""
         if not self.token_probability or self.unlikely is None:
             return
         if (inputs[:, self.states_width + 1] < self.unlikely).sum() > len(inputs) / 2:
             logging.warning(_UNLIKELY)
 
     def summary(self, alone: "CompanionConfig | None" = None) -> str:
-        """Held-out quality in a few lines, on the last stage first, or that it was not measured; beside it that of the
-        companion of states `alone`, where one lies beside this."""
+        """Held-out quality in a few lines, on the last stage first, or a sentence that it was not measured; beside it
+        that of the companion of states `alone`, if there is one."""
         if self.held_out is None:
             return "The quality on held-out questions was not measured."
         lines = []
@@ -246,13 +246,13 @@ class CompanionConfig(Reading):
         return table_of([["recipe", head], *([recipe.name, f"{recipe.brier:.4f}"] for recipe in self.tried)])
 
     def _stages(self) -> dict[str, HeldOut]:
-        """The quality on all responses, or first on the last stage; nothing where it was not measured."""
+        """The quality by title: on all responses, or on the last stage and all steps; empty if it was not measured."""
         stages = {"Last stage" if self.held_out_all_steps else "All responses": self.held_out}
         stages |= {"All steps": self.held_out_all_steps}
         return {title: held for title, held in stages.items() if held}
 
     def _judged(self) -> list[str]:
-        """Sentences that compare the companion with the others and with a constant, beyond chance."""
+        """Sentences on whether the companion differs from the baselines and from a constant by more than chance."""
         last = self.held_out if self.held_out_all_steps else None
         parts = {"the last stage": last} if last and last.has_interval else {}
         parts |= {"all of these": self.held_out_all_steps or self.held_out, "those that ended": self.held_out_complete}

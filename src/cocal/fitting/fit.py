@@ -75,10 +75,10 @@ def fit(
             (`cocal.fitting.recipes`), "paper" fits the paper's MLP; by default paper where settings are given.
         truncated: Whether responses that were cut at the limit keep the verifier's labels, count as wrong, or are not
             learnt; by default "as-labelled" for the recipe best and "leave-out" for the paper's.
-        token_probability: Whether the companion also reads what the model gave the tokens (`TOKEN_INPUTS` numbers from
-            the same passes); by default the recipe best tries both, unless `states` are given.
-        prefixes: Number of tokens after each of which the recipe best learns from a growing response, too, with the
-            label of the whole response (`cocal.fitting.prefixes`).
+        token_probability: Whether the companion also reads token statistics (`TOKEN_INPUTS` numbers from the same
+            passes); by default the recipe best tries both, unless `states` are given.
+        prefixes: Interval, in tokens, at which the recipe best learns from growing responses, too, with the label of
+            the whole response (`cocal.fitting.prefixes`).
         settings: Architecture and training; by default the paper's, for the binary target. The recipe best takes its
             seeds, and what else is given explicitly (`cocal.fitting.recipes.choose`).
         reading: How the rollouts are read.
@@ -88,16 +88,16 @@ def fit(
         number_format: Format to which the states are rounded.
         questions: Texts of the whole question set, a tenth of which is held out; by default those of the rollouts.
         batch_tokens: Largest number of tokens in one forward pass, padding included.
-        base_model: What the card says of the model, or its name there; by default what the model's own settings say.
+        base_model: Facts about the model for the card, or only its name; by default those of the model's own settings.
         license: Licence of the companion, by the Hub's name for it, which the card states.
         run: Working folder, from which a killed run resumes; by default a temporary one.
 
     Returns:
-        The companions, and what a saved folder says of them; and the same of the best companion of states alone, where
-        these read token probabilities, too, and it was tried.
+        The companions and their config; and the same for the best companion of states alone, or None if the companions
+        read no token statistics or it was not tried.
 
     Raises:
-        ConfigError: if a recipe is asked for what the other has: the group target, token probabilities, prefixes.
+        ConfigError: if an option belongs to the other recipe: the group target, token probabilities, prefixes.
         ContractError: if the rollouts are not usable; the message names file, row and remedy.
     """
     recipe = recipe or ("best" if settings is None else "paper")
@@ -175,7 +175,7 @@ def fit(
 
 
 def _counted(experience: Experience, truncated: Truncated) -> Experience:
-    """The rollouts with the labels that are learnt and measured: the verifier's, or wrong for cut ones."""
+    """The rollouts with the labels to learn and measure: the verifier's, or wrong for truncated responses."""
     rows = experience.rows
     if count := int((right := rows["truncated"] & rows["correct"]).sum()):
         kept = (
@@ -192,7 +192,7 @@ def _counted(experience: Experience, truncated: Truncated) -> Experience:
 
 
 def read(rollouts: Rollouts, encoder: Encoder) -> Experience:
-    """Read rollouts from files, whose format is guessed, or from a table; a ContractError names what is not usable."""
+    """Read rollouts from files, whose format is guessed, or from a table; a ContractError names what cannot be used."""
     notes, reading = Counter(), encoder.reading
     if isinstance(rollouts, Sequence) and rollouts and isinstance(rollouts[0], Mapping):
         rollouts = pd.DataFrame(rollouts)
@@ -212,7 +212,7 @@ def read(rollouts: Rollouts, encoder: Encoder) -> Experience:
 
 
 def digest_of(rows: pd.DataFrame) -> str:
-    """Digest of the ids, by which kept states are found, and rollouts that a companion has learnt from."""
+    """Digest of the token ids, which identifies kept states and the rollouts that a companion has learnt from."""
     ids = b"|".join(ids.tobytes() for name in ("prompt_ids", "response_ids") for ids in rows[name])
     return hashlib.sha256(ids).hexdigest()[:16]
 
@@ -233,10 +233,10 @@ def _states(
     grown: Sequence[np.ndarray] | None,
     progress: Progress,
 ) -> tuple[FeatureReader, np.ndarray | Any]:
-    """The states of all rollouts, computed or given, and what the model gave the tokens (`states_and_tokens`), if it is
-    wanted and computed. Behind those of whole responses stand those of the prefixes `grown`, zeros where there is none.
-    Finished blocks of a killed run are kept. A block is a rollout step where all have the same size, as in `cocal
-    replay`, since the last digits of a state depend on what is passed through the model with it."""
+    """The states of all rollouts, computed or given, and their token statistics (`states_and_tokens`), if these are
+    wanted and computed. Those of whole responses are followed by those of the prefixes `grown`, padded with zeros.
+    Finished blocks of a killed run are kept. A block is a rollout step if all steps have the same size, as in `cocal
+    replay`, since the last digits of a state depend on the other responses in its forward pass."""
     count, sizes = len(rows), rows["step"].value_counts()
     block_size = int(sizes.iloc[0]) if len(sizes) > 1 and sizes.nunique() == 1 else min(BLOCK, count)
     width = len(RESPONSE_POOLINGS) * policy.hidden
@@ -316,7 +316,7 @@ def _unlikely(tokens: np.ndarray | None) -> float | None:
 
 
 def _doubts(tokens: np.ndarray | None, base: BaseModelInfo, last: int) -> list[str]:
-    """Sentences, which are also logged, if the model hardly sampled the responses, or is of a step before the last."""
+    """Sentences, also logged, if the model hardly sampled these responses or is of a step before the last."""
     said, mean = [], np.inf if tokens is None else float(tokens[:, 1].mean())
     if mean < -log(base.vocabulary):
         said.append(
@@ -330,7 +330,7 @@ def _doubts(tokens: np.ndarray | None, base: BaseModelInfo, last: int) -> list[s
 
 
 def of_later_steps(step: int | None, last: int) -> str | None:
-    """What is said where rollouts end at a step after that of their checkpoint."""
+    """A note if the rollouts end at a step after that of their checkpoint; otherwise None."""
     if step is None or step >= last:
         return None
     return (
@@ -350,7 +350,7 @@ def _check_wishes(recipe: Recipe, settings: CompanionSettings, beside: bool, giv
 
 
 def _check_learnable(recipe: Recipe, settings: CompanionSettings, learnt: pd.DataFrame, held_out: np.ndarray) -> None:
-    """Refuse rollouts that leave nothing to tell apart, before hours of computing."""
+    """Raise a ContractError, before hours of computing, if the rollouts leave nothing to learn."""
     if "group" in settings.targets and learnt["sample"].max() == 0:
         raise ContractError("every prompt has one response, but the group target needs several; fit the binary target")
     complete = ~learnt["truncated"].to_numpy()

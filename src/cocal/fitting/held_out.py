@@ -17,7 +17,7 @@ LEAST_QUESTIONS = 10
 LEAST_COMPARED = 20
 """Number of questions below which nothing is called better or worse."""
 _LEAST_RESPONSES, _CUT = 20, 0.05
-"""Least number of responses, and least difference between shares of cut ones, for calling two sets different."""
+"""Least number of responses, and least difference between shares of truncated ones, for calling two sets different."""
 _SHOWN = {"mean_confidence": "mean", "ece": "ECE", "auroc": "AUROC", "brier": "Brier score"}
 
 
@@ -61,16 +61,16 @@ class HeldOut(Model):
     """Brier score of the accuracy as a constant confidence; no other constant has a lower one on these responses."""
     others: dict[str, dict[str, float | None]] = {}
     """The metrics of other confidences in the same responses (`cocal.fitting.baselines`), by their names, and the
-    interval of their Brier score less the companion's (`lower`, `upper`), if there are questions enough."""
+    interval of their Brier score less the companion's (`lower`, `upper`), if there are enough questions."""
 
     @classmethod
     def of(cls, measured: "pd.DataFrame", **stated: Any) -> "HeldOut":
-        """Metrics from `cocal.fitting.quality.measured`."""
+        """Build it from the table of `cocal.fitting.quality.measured`."""
         rows = measured.astype(object).where(measured.notna(), None).to_dict("records")
         return cls(metrics=tuple(Metric(**row) for row in rows), **stated)
 
     def table(self, more: Mapping[str, "HeldOut | None"] = {}, own: str = "companion") -> list[str]:
-        """What it rests on, and a table of its own metrics beside those of `more`, such as states alone, and others."""
+        """Lines with what the quality rests on, and a table of its metrics beside those of `more` and of `others`."""
         rows, metrics = {own: [_text(name, self.value(name)) for name in _SHOWN]}, self._named
         if self.has_interval:
             ends = ((name, metrics[name].lower, metrics[name].upper) for name in _SHOWN)
@@ -85,7 +85,7 @@ class HeldOut(Model):
         return [f"{self._basis}{doubt}.", "", *table_of([heads, *([name, *row] for name, row in rows.items())])]
 
     def standing(self, own: str = "the companion") -> str:
-        """Which of the others have a higher or a lower Brier score beyond chance, in words; empty without any."""
+        """Which of the others have a higher or lower Brier score beyond chance, in words; empty without others."""
         ranks = {"lower than that of": [], "not separable from that of": [], "higher than that of": []}
         worse, unsure, better = ranks.values()
         for name, values in self.others.items():
@@ -98,7 +98,7 @@ class HeldOut(Model):
 
     @property
     def like_a_constant(self) -> bool:
-        """Whether the companion's Brier score reaches that of the constant, by the upper end of its interval if any."""
+        """Whether the companion's Brier score, or the upper end of its interval if any, reaches the constant's."""
         brier = self._named.get("brier")
         worst = brier and (brier.value if brier.upper is None else brier.upper)
         return worst is not None and self.constant is not None and worst >= self.constant
@@ -113,7 +113,7 @@ class HeldOut(Model):
 
     @property
     def _basis(self) -> str:
-        """The responses, the questions, the shares that were cut and right, and the steps, in words."""
+        """The responses, the questions, the shares that were truncated and correct, and the steps, in words."""
         truncated = "" if self.truncated is None else f" ({_percent(self.truncated)} of them cut at the limit)"
         counts = {"response": self.responses, "held-out question": self.questions}
         responses, questions = (f"{count:,} {what}{'s' * (count != 1)}" for what, count in counts.items())
@@ -127,12 +127,12 @@ class HeldOut(Model):
 
     @property
     def has_interval(self) -> bool:
-        """Whether there are questions enough to resample."""
+        """Whether there are enough questions to resample."""
         return self.questions >= LEAST_QUESTIONS
 
 
 class Part(Model):
-    """Quality within a part of the responses to held-out questions, by the last prefix of each that ends there."""
+    """Quality in a part of the responses to held-out questions, by each one's last prefix that ends in the part."""
 
     name: str
     """The part: a quarter, a range of tokens, or the whole response."""
@@ -168,7 +168,7 @@ def table_of(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 class ResponseStatistics(Model):
-    """Lengths and truncation of responses, from which others are found to be of another kind."""
+    """Lengths and truncation of responses, by which other responses are recognised as different."""
 
     responses: Count
     lengths: tuple[float, float, float]
@@ -189,8 +189,8 @@ class ResponseStatistics(Model):
         )
 
     def difference(self, others: "ResponseStatistics") -> str | None:
-        """How other responses differ from these, in one sentence; None if they do not, or are too few to tell: their
-        median length lies outside these quartiles, or their share of cut responses beyond two standard errors."""
+        """How other responses differ from these, in words, or None if they are alike or too few: in a median length
+        outside these quartiles, or a share of truncated ones more than two standard errors away."""
         if others.responses < _LEAST_RESPONSES:
             return None
         said, (lower, median, upper) = [], self.lengths

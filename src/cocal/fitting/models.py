@@ -22,20 +22,20 @@ _STEP = re.compile(r"(?:checkpoint|global_?step|step|iter)[_-]?(\d{1,9})", re.IG
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint that is there, and has not been loaded yet."""
+    """A checkpoint that exists, and has not been loaded yet."""
 
     name: str
     """Name on the Hub, or path, as it was given."""
     folder: Path
     revision: str | None
-    """Commit on the Hub; None of a folder."""
+    """Commit on the Hub; None for a folder."""
     adapter: Path | None = None
     """Folder of an adapter that PEFT has trained on this model, which is merged into it in memory."""
 
     @classmethod
     def find(cls, name: str, revision: str | None = None, adapter: Path | None = None) -> "Checkpoint":
-        """A folder, or a checkpoint of the Hub, which is downloaded unless it is in the Hub's cache. A ContractError
-        says that there is none, that a file of it has changed, or that the adapter is another model's."""
+        """Find a checkpoint in a folder or on the Hub, from which it is downloaded unless the Hub's cache has it.
+        Raises a ContractError if there is none, a file of it has changed, or the adapter cannot be used."""
         folder = folder_of(name, "model", revision=revision)
         if local := Path(name).is_dir():
             check_folder(folder, weights=False)
@@ -44,8 +44,8 @@ class Checkpoint:
         return cls(name, folder, None if local else folder.name, adapter)
 
     def load(self, precision: str = "auto") -> Policy:
-        """The policy, whose tokenizer may lack a chat template; an adapter's own tokenizer is what it was trained with.
-        The `precision` of its passes is "float32", "bfloat16" or "auto" (`usual_precision`)."""
+        """Load the policy, whose tokenizer may lack a chat template; an adapter's own tokenizer is preferred, as it was
+        trained with it. The `precision` of its passes is "float32", "bfloat16" or "auto" (`usual_precision`)."""
         import torch
 
         chosen = self.usual_precision() if precision == "auto" else precision
@@ -81,13 +81,13 @@ class Checkpoint:
 
     @cached_property
     def weights(self) -> str | None:
-        """Digest of the files of weights; None of a checkpoint of the Hub, which its commit tells from others."""
+        """Digest of the files of weights; None for a checkpoint of the Hub, which its commit identifies."""
         files = () if self.revision else sorted(self.folder.glob("*.safetensors"))
         return digest([file_digest(file) for file in files]) if files else None
 
     @cached_property
     def tokenizer(self) -> str | None:
-        """Digest of the ids of the vocabulary, to which tokens may be added; None if no `tokenizer.json` names them."""
+        """Digest of the vocabulary's ids, without added tokens; None if no `tokenizer.json` names them."""
         file = (self.adapter or self.folder) / "tokenizer.json"
         file = file if file.exists() else self.folder / "tokenizer.json"
         try:
@@ -101,7 +101,7 @@ class Checkpoint:
 
     @property
     def step(self) -> int | None:
-        """Rollout step of the policy's training, if the folder says it, as those of a study do, or by its name."""
+        """Rollout step of the policy's training, by the provenance or the name of its folder; None if unknown."""
         file, named = self.folder / PROVENANCE, _STEP.fullmatch((self.adapter or self.folder).absolute().name)
         step = read_provenance(file).get("step") if file.exists() else named and named[1]
         return None if step is None else int(step)

@@ -1,6 +1,6 @@
 """Prefixes of responses: which are learnt from, with which weight, and how good confidences in growing responses are.
 
-A companion of whole responses says little before their end; one that has read prefixes speaks while a response grows.
+A companion of whole responses says little before their end; one that has learnt from prefixes scores growing ones.
 """
 
 from collections.abc import Sequence
@@ -17,27 +17,27 @@ from cocal.fitting.held_out import Part
 from cocal.fitting.quality import compared
 
 MOST = 8
-"""Most prefixes of a response that are learnt from."""
+"""Largest number of prefixes of a response that are learnt from."""
 MEMORY = 8 * 2**30
 """Largest number of bytes of all prefixes' states in float32. Above it, fewer prefixes of each response are used, at
 least one. 245,760 responses with 8,192 inputs get one each, which doubles the memory of the fit."""
 _TOGETHER = 256
-"""Neighbouring responses whose prefixes are mixed, so that a batch of the training holds those of many."""
+"""Number of neighbouring responses whose rows are mixed, so that a training batch holds rows of many of them."""
 _GOLDEN = 0.6180339887498949
 _QUARTERS = ("first", "second", "third", "last")
 
 
 def names(count: int) -> tuple[str, ...]:
-    """Names of the poolings of so many prefixes in a store of features."""
+    """Names of the poolings of this number of prefixes in a feature store."""
     return tuple(f"{pooling} of prefix {k}" for k in range(1, count + 1) for pooling in RESPONSE_POOLINGS)
 
 
 def drawn(lengths: Sequence[int], every: int, hidden: int) -> list[np.ndarray]:
     """The prefixes of each response that are learnt from, as numbers of tokens, int64 (k,), ascending.
 
-    They are multiples of `every` below its length. Where there are more than `MOST`, or than `MEMORY` has room for with
-    states of width `hidden`, one comes from each of so many equal parts of the response, at a place that shifts from
-    response to response by the golden ratio, so that all places occur about as often.
+    They are multiples of `every` below its length. If there are more than `MOST`, or than `MEMORY` has room for with
+    states of width `hidden`, one comes from each of that many equal parts of the response, at a position that shifts
+    from response to response by the golden ratio, so that all positions occur about equally often.
     """
     row = 4 * len(lengths) * len(RESPONSE_POOLINGS) * hidden
     most, prefixes = min(MOST, max(1, MEMORY // row)), []
@@ -52,7 +52,7 @@ def drawn(lengths: Sequence[int], every: int, hidden: int) -> list[np.ndarray]:
 
 @dataclass(frozen=True)
 class Rows:
-    """What is learnt from responses, whole ones and prefixes, in their order; `_TOGETHER` neighbours are mixed."""
+    """The rows to learn from, whole responses and prefixes in order; those of `_TOGETHER` neighbours are mixed."""
 
     response: np.ndarray
     """int64 (r,), place of each row's response."""
@@ -61,8 +61,8 @@ class Rows:
     tokens: np.ndarray
     """int64 (r,), number of tokens."""
     share: np.ndarray
-    """float32 (r,), share of each row in what is learnt: a whole response has 1, and so have its prefixes together, so
-    that long responses count as short ones."""
+    """float32 (r,), weight of each row in training: 1 for a whole response, and 1 for all of its prefixes together, so
+    that long responses count as much as short ones."""
 
     @classmethod
     def of(cls, lengths: Sequence[int], prefixes: Sequence[np.ndarray] | None) -> "Rows":
@@ -79,15 +79,15 @@ class Rows:
 
     @property
     def weight(self) -> np.ndarray:
-        """Weight of each row in its response where recipes are compared, float64 (r,): a half for the whole one."""
+        """Weight of each row in its response when recipes are compared, float64 (r,): one half for the whole one."""
         return self.share / np.bincount(self.response, self.share)[self.response]
 
     def inputs(self, store: FeatureReader, layer: int, tokens: np.ndarray | None) -> np.ndarray:
-        """The states of all rows, and behind them token probabilities where they are given, float32 (r, inputs).
+        """The states of all rows, followed by token statistics if they are given, float32 (r, inputs).
 
         Args:
             store: States of n responses, and of their prefixes by their `names`.
-            tokens: float32 (n, `TOKEN_INPUTS` * (1 + k)), those of each response, and then of its prefixes.
+            tokens: float32 (n, `TOKEN_INPUTS` * (1 + k)), token statistics of each response, then of its prefixes.
         """
         width, at_once = len(RESPONSE_POOLINGS) * store.hidden, store.rows_per_read(len(RESPONSE_POOLINGS))
         inputs = np.empty((len(self.response), width + (0 if tokens is None else TOKEN_INPUTS)), dtype=np.float32)
@@ -101,11 +101,11 @@ class Rows:
         return inputs
 
     def given(self, tokens: np.ndarray) -> np.ndarray:
-        """What the model gave the tokens of each row, float32 (r, `TOKEN_INPUTS`); see `inputs`."""
+        """The token statistics of each row, float32 (r, `TOKEN_INPUTS`); see `inputs`."""
         return tokens.reshape(len(tokens), -1, TOKEN_INPUTS)[self.response, self.prefix]
 
     def by_response(self, values: np.ndarray) -> np.ndarray:
-        """Those of values (r,) that are of whole responses, in the order of the responses, float64 (n,)."""
+        """The values of the whole responses among values (r,), in the order of the responses, float64 (n,)."""
         whole = np.flatnonzero(self.prefix == 0)
         return values[whole[np.argsort(self.response[whole])]]
 
@@ -115,7 +115,7 @@ def quality_of_parts(
 ) -> tuple[Part, ...]:
     """Quality of the confidence in responses as they grow: in each quarter, and in ranges of tokens that double.
 
-    Each part has the last prefix there of each response, if there is one. Behind the quarters come the whole responses.
+    Each part has the last prefix of each response that ends in it, if any. After the quarters come the whole responses.
 
     Args:
         each: The rows of n responses.

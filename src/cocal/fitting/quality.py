@@ -1,4 +1,4 @@
-"""The quality of confidences that are held against correctness, also as the fields of `CompanionConfig` state it."""
+"""The quality of confidences, measured against correctness, also as the fields of `CompanionConfig`."""
 
 from collections.abc import Mapping, Sequence
 from math import ceil
@@ -16,9 +16,9 @@ from cocal.metrics.settings import MetricSettings
 from cocal.rollouts.experience import Experience
 
 WRONG_WAY = "wrong responses have the higher confidences: is either, label or confidence, the wrong way round?"
-"""What is said where the whole interval of the AUROC lies below 0.5."""
+"""Warning for an AUROC whose whole interval lies below 0.5."""
 LAST_STAGE = 10
-"""The last stage is the last of so many parts of the steps; its responses are like the finished policy's."""
+"""Number of parts of the steps, the last of which is the last stage; its responses are like the finished policy's."""
 
 
 def compared(confidence: np.ndarray, correct: np.ndarray) -> dict[str, float | None]:
@@ -40,7 +40,7 @@ def measured(
 
     Args:
         questions: Name or text of the question of each response; responses to one question are resampled together.
-        confidence, correct: float64 (n,) in [0, 1], NaN of a response that counts for the accuracy alone; bool (n,).
+        confidence, correct: float64 (n,) in [0, 1], NaN for a response that counts for the accuracy alone; bool (n,).
         settings: Bins, resamples, level and seed; by default the paper's ten bins, and 1000 resamples at 95 %.
         metrics: Names of the metrics, `cocal.metrics.scores.ALL`, or `PAIRED`, which take less time.
 
@@ -83,7 +83,7 @@ def quality_of(
     Args:
         questions, confidence, correct, settings: See `measured`.
         others: float64 (n,), each of the others by its name.
-        table: What `measured` gives for these, where it is known.
+        table: The result of `measured` for these, if it is already known.
         stated: Further fields of `HeldOut`.
     """
     settings = settings or MetricSettings()
@@ -121,7 +121,7 @@ def _differences(
 
 
 def last_stage(experience: Experience, held_out: np.ndarray) -> np.ndarray:
-    """The responses of the last steps with held-out ones, bool (n,); without steps, those from the last of these on."""
+    """Mark the last stage, bool (n,), from the last tenth of held-out steps on, or of held-out rows without steps."""
     moment = experience.rows["step" if experience.has_steps else "response_id"].to_numpy()
     moments = np.unique(moment[held_out])
     return moment >= moments[-ceil(len(moments) / LAST_STAGE)]

@@ -27,17 +27,17 @@ from cocal.runtime.progress import Progress
 from cocal.store.rows import normalised
 
 FOLDS, LEAST_FOLDS = 5, 3
-"""Folds of the questions, and the least that leave something to learn from where two are taken out."""
+"""Number of folds of the questions, and the least number that leaves something to learn from when two are left out."""
 STRENGTHS = tuple((10.0 ** np.arange(-4, 0.5, 0.5)).tolist())
 """Factors of the probe's loss, summed over the responses, to which half of the squared weights are added."""
 WIDTHS, DROPOUT, RATE = ((32, 16), (128, 64)), (0.1, 0.05), 2e-3
 """Hidden layers of the MLPs, with their dropout rates and learning rate."""
 PASSES, PATIENCE = 30, 5
-"""Largest number of passes, and number of passes without an improvement after which they end earlier."""
+"""Largest number of passes, and number of passes without an improvement after which training stops early."""
 _EMPHASIS = 10.0
 """Factor of the standardised token probabilities, so that a penalty spares these three among thousands of inputs."""
 _ROWS, _STEPS = 8192, 80
-"""Responses that are read at once where all are read, and steps of the probe's fit."""
+"""Number of rows that are processed at once, and number of steps of the probe's fit."""
 _Parts = Sequence[tuple[int, ...]]
 
 
@@ -73,11 +73,11 @@ class TrainingSet:
     emphasis: np.ndarray
     """float32 (inputs,), factors of the standardised inputs; an L2 penalty weighs less on large ones."""
     reads: tuple[int, ...]
-    """Numbers of leading inputs that recipes read; what only some of them read are token probabilities."""
+    """Numbers of leading inputs that recipes read; the inputs that only some of them read are token statistics."""
 
 
 def folds_of(questions: Sequence[str], seed: int) -> np.ndarray:
-    """Fold of each response, int64 (n,): as many questions in each, by keyed hashes of texts, or a ContractError."""
+    """Fold of each response, int64 (n,), by keyed hashes of question texts. Too few questions raise a ContractError."""
     codes, texts = pd.factorize(pd.Series(questions, dtype=object).map(normalised))
     if len(texts) < LEAST_FOLDS:
         raise ContractError(
@@ -101,8 +101,8 @@ def best(
     settings: CompanionSettings,
     progress: Progress | None = None,
 ) -> Selection:
-    """What the recipe best chooses by the Brier score on all responses that are learnt from, as the card states it; the
-    last stage alone would be a noisy judge. Inputs, the first `width` of them states, are standardised in place."""
+    """What the recipe "best" chooses, by the Brier score on all responses that are learnt from, which the card states;
+    the last stage alone would be noisy. Inputs, the first `width` of them states, are standardised in place."""
     emphasis = np.ones(inputs.shape[1], dtype=np.float32)
     emphasis[width:] = _EMPHASIS
     used = ~learnt["truncated"].to_numpy()
@@ -113,7 +113,7 @@ def best(
 
 
 def work(rows: int, width: int, settings: CompanionSettings) -> float:
-    """About how many multiplications `choose` makes, with states alone and with token probabilities, for the time
+    """Estimated number of multiplications in `choose`, with states alone and with token statistics, for the time
     left."""
     sizes, passes = _sizes(settings)
     weights = sum(a * b for widths, _ in sizes for a, b in pairwise((width, *widths, 1)))
@@ -147,7 +147,7 @@ def spec_of(chosen: Selection, learnt: pd.DataFrame, layer: int) -> CompanionSpe
 
 
 def choose(data: TrainingSet, settings: CompanionSettings, progress: Progress | None = None) -> Selection:
-    """Fit what is tried, compare it by cross-validation, and fit the best on everything.
+    """Fit all recipes, compare them by cross-validation, and fit the best one on all rows.
 
     Means and scales of the inputs are those of all responses; no label takes part in them.
 
@@ -204,7 +204,7 @@ class _Kind:
 
     Each recipe is fitted once for every entry of `parts`, the folds that it leaves out: two, one or none. The score
     that selects a recipe for fold k comes from fits without fold k, so that no response takes part in the selection of
-    the recipe that predicts it. No recipe counts that comes after `PATIENCE` ones which have not improved a score.
+    the recipe that predicts it. A recipe after `PATIENCE` others without an improvement does not count.
 
     Subclasses define `predictions`, which yields float32 (parts, n) for each recipe: the confidence of all rows by the
     fit of each part; `fitted`, the members of the recipe at an index; and `name`, its description.
@@ -232,7 +232,7 @@ class _Kind:
             by_fold = np.array([np.bincount(data.fold, row, minlength=self._folds) for row in errors])
             error, total = np.zeros(self._folds + 1), np.zeros(self._folds + 1)
             for part, row in zip(parts, by_fold, strict=True):
-                # a fit without two folds chooses for each of them by the other, one without a single fold over all
+                # a fit without two folds is scored on one to choose for the other; a fit without one counts over all
                 for chooser, scored in zip(part[::-1] if len(part) > 1 else [-1] * len(part), part, strict=True):
                     error[chooser] += row[scored]
                     total[chooser] += share[scored]
@@ -253,7 +253,7 @@ class _Kind:
         return False
 
     def passes(self, place: int) -> int:
-        """The passes of the recipe at a place."""
+        """Number of passes of the recipe at a place."""
         return 1
 
 
@@ -322,7 +322,7 @@ class _Probe(_Kind):
 
 
 class _Mlp(_Kind):
-    """MLPs of some widths, each pass of which is a recipe."""
+    """MLPs of given widths, where each number of passes is a recipe."""
 
     def __init__(self, data: TrainingSet, parts: _Parts, reads: int, settings: CompanionSettings, progress: Progress):
         self.settings = settings

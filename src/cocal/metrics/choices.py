@@ -66,9 +66,9 @@ _START = 4
 
 
 def candidates(confidence: np.ndarray) -> np.ndarray:
-    """Thresholds that equal shares of questions reach, given the confidence of each one's response, float64 (n,).
+    """Candidate thresholds that are reached by equal shares of questions, given each one's confidence, float64 (n,).
 
-    A question without a confidence is never answered. The thresholds, float64 (m,), fall, and each is one of the
+    A question without a confidence is never answered. The thresholds, float64 (m,), descend, and each is one of the
     confidences; m is below `CANDIDATES` where confidences are few or tie, and 0 without any.
     """
     valid = np.sort(confidence[~np.isnan(confidence)])[::-1]
@@ -84,7 +84,7 @@ def certified(
     Args:
         confidence: float64 (n,), confidence of each calibration question's response; NaN where there is none.
         correct: bool (n,), whether that response is correct.
-        thresholds: float64 (m,), falling, from `candidates` of other questions.
+        thresholds: float64 (m,), descending, from `candidates` of other questions.
         max_risk: Largest share of wrong answers among the answered questions, between 0 and 1.
         delta: Largest probability that the threshold breaks this bound, between 0 and 1.
 
@@ -108,7 +108,7 @@ def certified(
 
 
 def fewest_questions(max_risk: float, delta: float) -> int:
-    """The fewest calibration questions above a start, all answered correctly, from which it is certified alone."""
+    """The fewest calibration questions that certify a start by themselves if all of them are answered correctly."""
     return int(np.ceil(np.log(delta / _starts(CANDIDATES).sum()) / np.log1p(-max_risk)))
 
 

@@ -61,7 +61,7 @@ class Counted:
     """int32 [groups, resamples] and [holding, resamples], numbers of responses and of wrong ones."""
     numbers: np.ndarray
     wrongs: np.ndarray
-    """int32, one row more than these, their cumulative numbers."""
+    """int32, the cumulative sums of both, with one row more."""
 
     def auroc(self) -> np.ndarray:
         """The share of pairs of a correct and a wrong response in which the correct one has the higher confidence,
@@ -118,7 +118,7 @@ class Counted:
         return np.where((wrong > 0) & (wrong < n), risk - aurc, np.nan) / (risk - best)
 
     def risk_at(self, coverage: float | np.ndarray) -> np.ndarray:
-        """The share of wrong responses among the most confident share, whose last one may count in part.
+        """The share of wrong responses among the most confident ones at a coverage; the last one may count in part.
 
         It is float64 [resamples] for a coverage above 0 and at most 1, or [coverages, resamples] for float64
         [coverages, 1] of them; NaN without responses.

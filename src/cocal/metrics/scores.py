@@ -22,8 +22,8 @@ from cocal.metrics.calibration import METRICS, bin_index, pairs_within
 from cocal.metrics.ordered import COVERAGES, Ordered
 
 CLIP = float(np.finfo(np.float32).eps)
-"""Confidences are moved into [CLIP, 1 - CLIP] for the log loss, which else is infinite if one of 0 or 1 is wrong. It is
-the spacing of float32 at 1, 1.2e-7, at which scikit-learn clips probabilities of this type."""
+"""Confidences are moved into [CLIP, 1 - CLIP] for the log loss, which is infinite if a confidence of 0 or 1 is wrong.
+It is the spacing of float32 at 1, 1.2e-7, at which scikit-learn clips probabilities of this type."""
 WORST_LOG_LOSS = float(-np.log(CLIP))
 
 
@@ -47,7 +47,7 @@ def parts_of_brier(number: np.ndarray, correct: np.ndarray, gap: np.ndarray) -> 
 
 
 _NARROWEST = 1 / 256
-"""Smallest bandwidth; an error below it is that at this bandwidth. Only a set without any error comes near it."""
+"""Smallest bandwidth; a smaller error is taken at this bandwidth. Only a set without any error comes near it."""
 _POINTS = 128
 """Number of points in [0, 1] at which the smoothed difference is taken."""
 _REACH = 6.8
@@ -111,7 +111,7 @@ def _terms(bandwidth: np.ndarray | float) -> np.ndarray:
 
 
 def _fixed_points(series: np.ndarray, start: np.ndarray) -> np.ndarray:
-    """The bandwidths that equal their errors, near those to start with, by the secant method within bounds."""
+    """The bandwidths at which the error equals the bandwidth, by a bounded secant method from the given starts."""
     terms = np.arange(len(series))
     middles = (np.arange(_POINTS) + 0.5) / _POINTS
     waves = np.cos(np.pi * middles[:, None] * terms) * np.where(terms, 2.0, 1.0)
@@ -143,8 +143,8 @@ SCORES = (
     *("brier", "brier_reliability", "brier_resolution", "brier_uncertainty", "log_loss"),
     *("adaptive_ece", "smooth_ece", "aurc", "augrc", "prr", *reversed(COVERAGES)),
 )
-"""Names of the scores beyond those of the paper, in the order of tables/proper_scores. Each is of the responses with a
-valid confidence. A score is NaN without such a response, and the prediction rejection ratio of a single class, too."""
+"""Names of the scores beyond those of the paper, in the order of tables/proper_scores. They use the responses with a
+valid confidence and are NaN without any; the prediction rejection ratio is also NaN for a single class."""
 ALL = (*METRICS, *SCORES)
 """Names of all metrics of a cube, in its order."""
 WITHIN = "auroc_within"
@@ -194,7 +194,7 @@ class Prepared:
 
     @classmethod
     def of(cls, sample: Sample, questions: int, bins: int) -> "Prepared":
-        """Prepare a sample; confidences not in float64 are a TypeError, valid ones outside [0, 1] a ValueError."""
+        """Prepare a sample; a TypeError refuses confidences not in float64, a ValueError valid ones outside [0, 1]."""
         valid = ~np.isnan(sample.confidence)
         question, confidence, correct = sample.question[valid], sample.confidence[valid], sample.correct[valid]
         gap, place = correct - confidence, bin_index(confidence, bins)
@@ -225,7 +225,7 @@ class Prepared:
         Args:
             counts: float64 [resamples, questions], question counts.
             by_question: The same counts as int32 [questions, resamples].
-            names: Those wanted; others than `PAIRED` and `WITHIN` take several times as long.
+            names: The metrics that are wanted; all but `PAIRED` and `WITHIN` take several times as long.
         """
         n, correct, valid, confidence, squared, logarithmic, won, pairs, *binned = self.sums @ counts.T
         number, right, gap = np.reshape(binned, (3, self.bins, len(counts)))
@@ -254,8 +254,8 @@ class Prepared:
 
 
 def scores(confidence: np.ndarray, correct: np.ndarray, bins: int) -> dict[str, float]:
-    """The `SCORES` of responses, as of a resample that holds each once, by confidence, float64 [n] in [0, 1] or NaN,
-    correctness, bool [n], and the number of bins of the parts of the Brier score and of the adaptive calibration error.
+    """Compute the `SCORES` of responses from their confidence, float64 [n] in [0, 1] or NaN, their correctness, bool
+    [n], and the number of bins of the parts of the Brier score and of the adaptive calibration error.
     """
     n = len(correct)
     prepared = Prepared.of(Sample(np.arange(n), confidence, correct), n, bins)

@@ -16,7 +16,7 @@ _WEIGHTS = "adapter_model.safetensors"
 
 
 def adapter_files(adapter: Path) -> list[Path]:
-    """The settings and the weights of an adapter, or a ContractError if one is missing, or a pointer of git-lfs."""
+    """The settings and the weights of an adapter; a missing file or a pointer of git-lfs raises a ContractError."""
     for file in (adapter / ADAPTER, adapter / _WEIGHTS):
         if not file.is_file():
             raise ContractError(f"{file}: there is no such file of an adapter; give a folder that PEFT has saved")
@@ -24,8 +24,8 @@ def adapter_files(adapter: Path) -> list[Path]:
 
 
 def check_base(adapter: Path, name: str, folder: Path) -> None:
-    """Warn of an adapter of another model than that of this name (as it was given) and folder. A ContractError says
-    that its settings are not readable, or make it change nothing."""
+    """Log a warning if an adapter was trained on another model than that of this name and folder. Raises a
+    ContractError if its settings are not readable, or make it change nothing."""
     settings, _ = adapter_files(adapter)
     stated = read_document(settings)
     if stated.get("lora_alpha") == 0:  # verl's model_merger does not know it, and writes 0
@@ -42,8 +42,8 @@ def check_base(adapter: Path, name: str, folder: Path) -> None:
 
 
 def merged(model: "PreTrainedModel", adapter: Path) -> "PreTrainedModel":
-    """A model with an adapter merged into its weights, in memory. A ConfigError says that PEFT is not installed, a
-    ContractError that the adapter does not fit the model or cannot be merged."""
+    """Merge an adapter into the weights of a model, in memory. Raises a ConfigError if PEFT is not installed, and a
+    ContractError if the adapter does not fit the model or cannot be merged."""
     try:
         from peft import PeftConfig, PeftModel
     except ImportError:

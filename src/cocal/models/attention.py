@@ -13,7 +13,7 @@ GROUPED = "grouped_sdpa"
 """Value of `attn_implementation` that selects it."""
 
 _SHORT = 256 * 256
-"""Largest number of scores of a head for which products are used, which write all scores of all heads to memory."""
+"""Largest number of scores per head for which matrix products are used, since these write all scores to memory."""
 
 
 def grouped_attention(

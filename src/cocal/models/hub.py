@@ -16,12 +16,12 @@ FILES = (
 
 
 def may_be_on_hub(name: str) -> bool:
-    """True if a name that is no folder may be one on the hub (owner/name), and no mistyped folder."""
+    """True if a name that is no folder has the form of a name on the Hub (owner/name), and not of a mistyped path."""
     return name.count("/") == 1 and not name.startswith((".", "/", "~"))
 
 
 def folder_of(name: str, what: str, patterns: Sequence[str] = (*FILES, ADAPTER, BELOW), **options: Any) -> Path:
-    """The folder of this path, or of this name on the hub (`download`). A ContractError says that there is none.
+    """The folder at this path, or of this name on the Hub (`download`). Raises a ContractError if there is none.
 
     Args:
         what: What it holds, such as "model".
@@ -38,8 +38,8 @@ def folder_of(name: str, what: str, patterns: Sequence[str] = (*FILES, ADAPTER, 
 def download(
     name: str, revision: str | None = None, patterns: Sequence[str] = (*FILES, ADAPTER, BELOW), **options: Any
 ) -> Path:
-    """Folder of a hub repository in the hub's own cache, or a ContractError. An interrupted download resumes; a
-    finished one is reused.
+    """Folder of a Hub repository in the Hub's own cache. An interrupted download resumes; a finished one is reused.
+    Raises a ContractError if it cannot be downloaded.
 
     Args:
         revision: Commit, branch or tag; by default the branch main.

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 _VOCABULARIES = ("tokenizer.json", "*.model", "*.tiktoken", "tekken.json", "vocab*", "merges.txt")
-"""Files of which a tokenizer has one."""
+"""Files of which a tokenizer has at least one."""
 
 
 def text_config(config: "PretrainedConfig") -> "PretrainedConfig":
@@ -33,7 +33,7 @@ def text_config(config: "PretrainedConfig") -> "PretrainedConfig":
 
 def decoder_of(model: "PreTrainedModel") -> tuple["nn.Module", "nn.ModuleList"]:
     """The decoder of a causal language model, without output layer, vision and audio, and the list of its blocks: the
-    only list of modules whose length is the number of layers, or a ContractError. The output of the last block is the
+    only list of modules as long as the number of layers, or else a ContractError. The output of the last block is the
     state before the final norm, which the decoder applies afterwards."""
     from torch import nn
 
@@ -50,7 +50,7 @@ def decoder_of(model: "PreTrainedModel") -> tuple["nn.Module", "nn.ModuleList"]:
 
 @contextmanager
 def evaluating(model: "nn.Module") -> Iterator[None]:
-    """Have a model in evaluation mode within the context; then each of its parts is in the mode in which it was."""
+    """Put a model into evaluation mode within the context, and restore the mode of each module afterwards."""
     modes = [(part, part.training) for part in model.modules()]
     model.eval()
     try:
@@ -81,7 +81,7 @@ class Policy(NamedTuple):
 
     @property
     def context(self) -> int | None:
-        """Number of tokens that it reads at once, prompt and response together; None where its settings do not say."""
+        """Number of tokens that the model reads at once, prompt and response together; None if unknown."""
         return getattr(self.config, "max_position_embeddings", None)
 
     @property
@@ -113,8 +113,8 @@ def load_policy(
     dtype: "torch.dtype | None" = None,
     adapted: bool = False,
 ) -> Policy:
-    """The policy in a Hugging Face checkpoint, whose own code is never run. Its weights are bfloat16 on a GPU and in
-    studies with `numerics: bfloat16`, and float32 elsewhere.
+    """Load the policy of a Hugging Face checkpoint, whose own code is never run. Its weights are bfloat16 on a GPU and
+    in studies with `numerics: bfloat16`, and float32 elsewhere.
 
     Args:
         training: If true, the weights are float32 everywhere, because bfloat16 weights lose updates with a learning
@@ -122,8 +122,8 @@ def load_policy(
         plain: If true, a tokenizer without a chat template will do.
         sharded: If true, accelerate will shard the weights, and makes them float32 when it does; until then they are in
             the format of the checkpoint on a GPU, because each GPU holds all of them beside vLLM.
-        dtype: Another number format of the weights than these.
-        adapted: If true, an adapter will be merged into the weights, which may lie in a folder below.
+        dtype: Number format of the weights in place of these defaults.
+        adapted: If true, an adapter, which may lie in a folder below, will be merged into the weights.
 
     Raises:
         ContractError: if the folder lacks files, or a file is truncated, does not fit, or has changed since it was
@@ -153,8 +153,8 @@ def open_model(
     device: "torch.device | None",
     adapted: bool = False,
 ) -> "PreTrainedModel":
-    """The model of a checkpoint, every weight of which was in its files; on the device "meta", none is kept in memory.
-    A ContractError says that a file is missing or truncated, or a weight missing, useless, misshapen or not finite."""
+    """Load a checkpoint's model, whose files must hold every weight; on the device "meta", none is kept in memory.
+    Raises a ContractError if a file is missing or truncated, or a weight missing, unused, misshapen or not finite."""
     import torch
     from transformers import AutoModelForCausalLM
 
@@ -180,7 +180,7 @@ def open_model(
 
 
 def _attention(path: str | Path, config: "PretrainedConfig", cuda: bool) -> str:
-    """The fastest attention that computes what a model's own does; `sdpa`, which some lack, leaves out soft caps."""
+    """The fastest attention that equals the model's own; some models lack `sdpa`, and it ignores soft caps."""
     from transformers import MODEL_FOR_CAUSAL_LM_MAPPING
 
     from cocal.models.attention import GROUPED
@@ -225,8 +225,8 @@ def load_tokenizer(path: str | Path, plain: bool = False) -> "PreTrainedTokenize
 
 
 def require_complete(path: str | Path) -> None:
-    """Check the configuration, the index and the header of each weight file of a checkpoint for another program. A
-    ContractError says that the folder lacks files, or that one is truncated or has changed since it was written."""
+    """Check the configuration, the index and the header of each weight file of a checkpoint for another program. Raises
+    a ContractError if the folder lacks files, or one is truncated or has changed since it was written."""
     check_folder(path)
     read_config(path)
     with _complete(path):
@@ -263,7 +263,7 @@ def _complete(path: str | Path, part: str = "weights") -> Iterator[None]:
 
 
 def _check_version(folder: Path) -> None:
-    """Refuse a checkpoint of a later major version, whose settings have names that the installed one passes over."""
+    """Refuse a checkpoint of a later major version, whose setting names the installed version may ignore."""
     import transformers
 
     try:
@@ -297,7 +297,7 @@ def read_vocabulary(path: str | Path, plain: bool = False) -> Vocabulary:
 
 
 def read_config(path: str | Path) -> "PretrainedConfig":
-    """The configuration of a checkpoint, without its weights; a ContractError says that the folder lacks it."""
+    """The configuration of a checkpoint, without its weights. Raises a ContractError if the folder lacks it."""
     from transformers import AutoConfig
 
     with _complete(path):
@@ -319,8 +319,8 @@ def end_tokens(
     tokenizer: "PreTrainedTokenizerBase", settings: "GenerationConfig", config: "PretrainedConfig"
 ) -> frozenset[int]:
     """Token ids that end a response: those of the generation settings, whose file gets lost in some engines, of the
-    model's settings and of the tokenizer, and the one that ends a turn in the chat template. Qwen3 has two. A
-    ContractError refuses a tokenizer that has lost one of them, and reads its name as words."""
+    model's settings and of the tokenizer, and the one that ends a turn in the chat template. Qwen3 has two. Raises a
+    ContractError if the tokenizer has lost one of them and reads its name as words."""
     given = (getattr(named, "eos_token_id", None) for named in (settings, config, text_config(config), tokenizer))
     ends = {end for named in given for end in (named if isinstance(named, list) else [named]) if end is not None}
     for end in sorted(ends):

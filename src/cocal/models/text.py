@@ -19,15 +19,15 @@ Tokens = Sequence[int] | np.ndarray
 _OPEN = None, "PreTrainedTokenizerFast", "TokenizersBackend"
 """Tokenizer classes (or None) that only load `tokenizer.json`; for some models transformers chooses another anyway."""
 BY_FILE = 'let the file decide by "tokenizer_class": "PreTrainedTokenizerFast" in tokenizer_config.json'
-"""What helps where the class is another than that of the file."""
+"""Advice if the tokenizer's class is not that of the file."""
 _PROBE = "What is 12 + 7? It is 19."
 _CODE = f"{_PROBE}\n\n    def f(x):\treturn x**2  # 3.14, isn't it? \u00c9t\u00e9 \u65e5\u672c\n"
 """Texts on which a tokenizer is tried: it must reproduce the first, and give the second the ids of its file."""
 
 
 def check_tokens(where: str, prompt: np.ndarray, response: np.ndarray, vocabulary: int) -> None:
-    """Refuse token ids of a prompt and a response, int (n,) and (m,), that are below 0 or not below the number of rows
-    of the model's embedding (`vocabulary`), by a ContractError that names their place (`where`)."""
+    """Raise a ContractError that names the place (`where`) if a token id of a prompt or a response, int (n,) and (m,),
+    is negative or not below the number of rows of the model's embedding (`vocabulary`)."""
     for name, ids in (("prompt", prompt), ("response", response)):
         outside = np.flatnonzero((ids < 0) | (ids >= vocabulary))
         if outside.size:
@@ -51,8 +51,8 @@ def render(
     tools: list[Any] | None = None,
     fields: Mapping[str, Any] | None = None,
 ) -> str:
-    """The text of a chat up to the beginning of the response, if `thinking` in that mode, where the template knows it.
-    It tells the policy of `tools`, and reads the `fields`, too."""
+    """The text of a chat up to the beginning of the response, in thinking mode if `thinking` and the template knows it.
+    The template also gets the `tools` and the `fields`."""
     more = {"enable_thinking": thinking, **(fields or {})}
     return tokenizer.apply_chat_template(
         [dict(message) for message in messages],
@@ -77,10 +77,10 @@ def template_fields(template: str) -> list[str]:
 def turn_end(
     tokenizer: "PreTrainedTokenizerBase", ends: Collection[int] = (), template: str | None = None
 ) -> int | None:
-    """Id of the token that ends a reply: what the chat template writes behind one, or else the tokenizer's own.
+    """Id of the token that ends a reply: the one that the chat template writes after it, or else the tokenizer's own.
 
-    Some templates end a reply by the next one's beginning (GLM), which counts where the model's settings name it
-    (`ends`). Another template may take the place of the tokenizer's own; if empty, there is none.
+    Some templates end a reply by the beginning of the next turn (GLM), which counts if the model's settings name it
+    (`ends`). A `template` takes the place of the tokenizer's own; an empty one means none.
     """
     added = {str(token): number for number, token in tokenizer.added_tokens_decoder.items()}
     talk = [{"role": role, "content": f"{role} words"} for role in ("user", "assistant", "user")]
@@ -98,8 +98,8 @@ def turn_end(
 
 @lru_cache(maxsize=64)
 def writes(tokenizer: "PreTrainedTokenizerBase", role: str, template: str) -> bool:
-    """Whether a template writes the text of this role; some write only messages in parts. True for roles that it
-    refuses, and for replies and tools, whose text it may shorten."""
+    """Whether a template writes the text of this role; some templates write only messages that are given in parts. True
+    for roles that it refuses, and for replies and tools, whose text it may shorten."""
     chat = [{"role": speaker, "content": f"{speaker} words"} for speaker in dict.fromkeys((role, "user"))]
     try:
         return role in ("assistant", "tool") or f"{role} words" in render(tokenizer, chat, template=template)
@@ -108,15 +108,15 @@ def writes(tokenizer: "PreTrainedTokenizerBase", role: str, template: str) -> bo
 
 
 def misread(tokenizer: "PreTrainedTokenizerBase", text: str) -> str | None:
-    """What a tokenizer makes of a text, if decoding its ids does not give a `comparable` one; otherwise None."""
+    """The text that a tokenizer decodes from its own ids of a text, if it is not `comparable` to it; otherwise None."""
     ids = tokenizer(text, add_special_tokens=False)["input_ids"]
     decoded = tokenizer.decode(ids, clean_up_tokenization_spaces=False)
     return None if comparable(decoded) == comparable(text) else decoded
 
 
 def of_its_file(tokenizer: "PreTrainedTokenizerBase", folder: Path) -> "PreTrainedTokenizerBase":
-    """The tokenizer, or the one that `tokenizer.json` holds if that is another and the settings leave the class open,
-    without the dropout of a training. Otherwise a ContractError refuses it, as it does one that changes texts."""
+    """The tokenizer, or the one in `tokenizer.json` if it differs and the settings leave the class open, without the
+    dropout of training. Raises a ContractError if it differs otherwise, or if the tokenizer changes texts."""
     from tokenizers import Tokenizer
     from transformers import PreTrainedTokenizerFast
 
@@ -172,7 +172,7 @@ def batches_of_tokens(lengths: Sequence[int], tokens: int) -> list[np.ndarray]:
 
 
 def read_template(path: Path) -> str:
-    """A chat template from a file of its own, or a ContractError."""
+    """Read a chat template from a file of its own. Raises a ContractError if it is not readable."""
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

@@ -21,13 +21,13 @@ SINGLE, INDEX, ADAPTER = "model.safetensors", "model.safetensors.index.json", "a
 BELOW = f"lora_adapter/{ADAPTER}"
 """Where verl's model_merger puts an adapter whose base model it saves."""
 _SAMPLED = 256
-"""Numbers of a parameter that are compared, at least, if it has as many."""
+"""Least number of values of a parameter that are sampled, if it has so many."""
 _SPARE = re.compile(
     r"(^|\.)((attn|attention)\.(masked_)?bias|rotary_emb\.\w+|position_ids|(v_head|value_head|mtp|visual|"
     r"vision_tower|vision_model|audio_tower|multi_modal_projector)\..*)$"
 )
-"""Names that a file may have beside the decoder's: constants of older versions, heads of values, layers that guess
-several tokens ahead, and what reads images and sounds."""
+"""Names of weights that a file may have beside the decoder's: constants of older versions, value heads, layers that
+predict several tokens ahead, and encoders of images and sounds."""
 
 
 def kind_of(folder: Path) -> str | None:
@@ -48,9 +48,8 @@ def kind_of(folder: Path) -> str | None:
 
 
 def check_files(folder: Path, config: "PretrainedConfig", adapted: bool = False) -> None:
-    """Refuse weights that transformers would load as something that they are not, by a ContractError: a critic's or
-    reward model's, or the wrong ones of a folder that holds others or an adapter as well (below the model unless one
-    was given: `adapted`)."""
+    """Raise a ContractError if transformers would load wrong weights: a critic's or reward model's, or those of a
+    folder that also holds others or an adapter (below the model, unless an adapter was given: `adapted`)."""
     if re.search("Classification|Reward|Critic|ValueModel", str(config.architectures)):
         raise ContractError(
             f"{folder}: architectures in config.json is {config.architectures}, that of a critic or reward model; give "
@@ -81,7 +80,7 @@ def files_of(folder: Path) -> list[str]:
 
 
 def check_whole(folder: Path) -> None:
-    """Refuse by an OSError with its name a file of weights that is not there, or has been cut."""
+    """Raise an OSError that names a file of weights which is missing or truncated."""
     from safetensors import safe_open
 
     for name in files_of(folder):
@@ -102,7 +101,7 @@ def stored(folder: Path) -> Iterator[tuple[str, "torch.Tensor"]]:
 
 
 def check_finite(folder: str | Path, weights: Iterable[tuple[str, "torch.Tensor"]]) -> None:
-    """Refuse by a ContractError weights of which one is NaN or infinite, as every state would then be; a sum tells."""
+    """Raise a ContractError if a weight is NaN or infinite, as every state would then be; a sum tells."""
     import torch
 
     for name, weight in weights:
@@ -114,8 +113,8 @@ def check_finite(folder: str | Path, weights: Iterable[tuple[str, "torch.Tensor"
 
 
 def check_read(folder: str | Path, config: "PretrainedConfig", info: Mapping[str, Any]) -> None:
-    """Refuse a model of which some weights were not in the files, and would be drawn at random, or the reverse. Raises
-    a ContractError if the names or shapes differ, which has one of each kind.
+    """Check that a model's weights are those of its files, since missing ones would be drawn at random. Raises a
+    ContractError if the names or shapes differ, which has one example of each kind.
 
     Args:
         config: Settings of the decoder of text.
@@ -142,8 +141,8 @@ def check_read(folder: str | Path, config: "PretrainedConfig", info: Mapping[str
 
 
 def sample_digest(model: "torch.nn.Module") -> str:
-    """Digest of some numbers of every parameter, rounded to bfloat16, in which a step of training changes a few at
-    least, and loading in another precision none."""
+    """Digest of some values of every parameter, rounded to bfloat16: a training step changes at least a few of them,
+    and loading in another precision none."""
     import torch
 
     digest = hashlib.sha256()

@@ -1,4 +1,4 @@
-"""From prompts and responses that somebody gives to token ids."""
+"""Conversion of given prompts and responses to token ids."""
 
 import logging
 import re
@@ -24,11 +24,11 @@ BLOCK, ROWS = 2048, 4096
 _SYSTEM, _USER = "Systemwords", "Userwords"
 """Contents that show where a chat template puts the messages."""
 _SENTENCE, _BEFORE = 20, 100
-"""Characters of a prompt that stands again in its response, at least, and before it, at most."""
+"""Least length, in characters, of a prompt that its response repeats, and largest number of characters before it."""
 _FEW = 4
-"""Number of tokens beyond which prompts that end with their responses, and the reverse, are told."""
+"""Number of tokens beyond which a prompt that its response begins with, or a response that ends it, is noticed."""
 _CLOSELY = 512
-"""Rows of a block whose whole responses are looked at."""
+"""Number of rows of a block whose whole responses are examined."""
 _HEADED = 16
 """Number of tokens at the beginning of a response among which the prompt's own end is looked for."""
 
@@ -43,20 +43,20 @@ _THINKS = "the response thinks, but the prompt is rendered without thinking (it 
 _UNMARKED = "the prompt is a chat without its special tokens, and not one that this template writes (it ends by {!r})"
 _UNENDED = "the prompt lets the policy think, and the response never ends its thought ({} is missing)"
 _LACKING = "the text lacks the special tokens that the template writes in a reply ({})"
-"""Problems of rows, each with what in the row has it."""
+"""Problems of rows; the braces stand for the part of the row that has the problem."""
 
 
 @dataclass
 class Encoder:
-    """Turns samples into token ids; nothing but padding is taken from given ids.
+    """Turns samples into token ids; nothing but padding is removed from given ids.
 
     A response ends with a token that the checkpoint's settings, its tokenizer or the chat template names. Texts are
-    tokenised anew. One without such a token counts as cut if other texts have one; else it gets the token that ends a
-    turn in the template, or the tokenizer's own after a prompt that is a plain text.
+    tokenised. One without such a token counts as truncated if other texts have one; otherwise it gets the token that
+    ends a turn in the template, or the tokenizer's own after a prompt of plain text.
 
     A prompt's text is taken for one of four things: a template's text with its markers (`<|im_start|>` and the like),
     such a text without them (as verl writes it), which is rendered again and compared, the whole text that the policy
-    saw, or the message of a user. A template that is missing or broken is a ContractError; odd rows are warned of.
+    saw, or the message of a user. A missing or broken template is a ContractError; odd rows are logged as warnings.
     """
 
     policy: Policy | Vocabulary
@@ -89,7 +89,7 @@ class Encoder:
             )
 
     def check_wishes(self) -> None:
-        """Refuse by a ConfigError a mode or values that the template does not read."""
+        """Raise a ConfigError if the template does not read the thinking mode or the values that are given."""
         template = self._written
         names = [name for name in self._reads if name != "enable_thinking"]
         instead = f"; it reads {', '.join(names)} (--template-field NAME=VALUE)" if names else ""
@@ -100,9 +100,9 @@ class Encoder:
                 raise ConfigError(f"--template-field {name}: the chat template reads no such value{instead}")
 
     def encode(self, samples: Sequence[Sample], strict: bool = False) -> list[Encoded]:
-        """The ids of every sample. If `strict`, odd rows are refused if most are odd in the same way (`check`). A
-        ContractError names file and row of an id outside the vocabulary, a text with no token or more than the model
-        reads, or a chat that ends with the assistant's reply or cannot be put into the template."""
+        """The ids of every sample. If `strict`, rows are refused if most are odd in the same way (`judge`). Raises a
+        ContractError that names file and row if an id is outside the vocabulary, a text has no token or more than the
+        model reads, or a chat ends with the assistant's reply or cannot be put into the template."""
         self._known.clear()  # the responses to one prompt lie near each other
         texts = [sample.written for sample in samples if sample.response_ids is None]
         tokenised = iter(self._tokenizer(texts, add_special_tokens=False)["input_ids"] if texts else [])
@@ -135,8 +135,8 @@ class Encoder:
         self._told.clear()
 
     def _odd(self, sample: Sample, row: Encoded, closely: bool) -> dict[str, str | None]:
-        """The problems that a row may have, each with what in it has the problem, or None; `closely` includes those for
-        which the whole response is looked at."""
+        """The problems that a row may have, each with the part of the row that has it, or None; `closely` includes
+        those for which the whole response is examined."""
         said, asked, question = (text or "" for text in (sample.response, sample.asked, sample.question))
         chat, replies = row.origin == "chat", self._replies
         found = {
@@ -301,8 +301,8 @@ class Encoder:
 
     @cached_property
     def _headers(self) -> list[str]:
-        """What the template writes between a message and the response, in both modes, and what follows each beginning
-        of a line or marker in it, the longest first."""
+        """The texts that the template writes between a message and the response, in both modes, and what follows each
+        beginning of a line or marker in them, the longest first."""
         if self._untemplated:
             return []
         texts = [self._rendered(_messages(["user"], [_USER]), mode) for mode in (True, False)]

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 LISTS = list, tuple, np.ndarray
-"""What holds messages or ids."""
+"""Types that hold messages or ids."""
 MEDIA = "it has images or other media"
-"""Why a companion of texts learns nothing from it."""
+"""Reason to leave a row out, since companions learn from texts alone."""
 _FORMS = "", "s", "_url", "_urls", "_path", "_paths"
 _MEDIA = "image", "video", "audio"
 MEDIA_FIELDS = *(medium + form for medium in _MEDIA for form in _FORMS), "multi_modal_data", "multi_modal_inputs"
@@ -39,11 +39,11 @@ _FLAG = re.compile(
 )
 """Fields that may say that a row belongs to an evaluation, by a word or by being true (`is_train`: by being false)."""
 _TRAINING = re.compile("train(?:ing)?", re.IGNORECASE)
-"""What other rows say in such a field."""
+"""The value of such a field in rows of the training."""
 
 
 def several_versions(entry: Mapping[str, Any]) -> str | None:
-    """A doubt, if a row names several versions of the weights (slime's and others' lists, AReaL's first and last)."""
+    """A doubt if a row names several versions of the weights, in a list (slime) or as first and last one (AReaL)."""
     named = entry.get("weight_versions", [entry.get("head_version"), entry.get("tail_version")])
     versions = {str(version) for version in (named if isinstance(named, LISTS) else ()) if version is not None}
     return "the response was written by several versions of the policy's weights" if len(versions) > 1 else None
@@ -55,8 +55,8 @@ def splits(entries: Iterable[Mapping[str, Any]]) -> set[str]:
 
 
 def evaluated(entry: Mapping[str, Any], ignored: Collection[str], told_by: Collection[str] = ()) -> str | None:
-    """Why a row does not belong to the training, if its `split` or a similar field, or one of those by which others
-    tell it (`splits`), says that it is of an evaluation."""
+    """Why a row does not belong to the training: its `split` or a similar field, or one that marks training rows
+    elsewhere (`told_by`, from `splits`), says that it is of an evaluation. None if it may belong."""
     for name, value in entry.items():
         told = isinstance(value, str) and _SPLIT.fullmatch(name) and EVALUATION.search(value)
         told = told or (name in told_by and EVALUATION.fullmatch(str(value)))
@@ -110,7 +110,7 @@ def no_response(prompt: Any = None, response: Any = None, response_ids: Any = No
 
 
 def other_words(text: str, raw: bool) -> str | None:
-    """Why a text is more than one answer of the policy, if it is; after a `raw` prompt it has no special tokens."""
+    """Why a text is more than one answer of the policy, or None; after a `raw` prompt it has no special tokens."""
     if _CALLS.search(text):
         return "its response calls a tool"
     role, reply = (_ROLE, "assistant\n") if raw else (_LINE, "\nassistant\n")

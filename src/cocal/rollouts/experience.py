@@ -34,16 +34,16 @@ class Experience:
     raw: bool = False
     """Whether all prompts are texts that the policy saw as they are, without a chat template."""
     doubts: tuple[str, ...] = ()
-    """Those of the notes that ask for something."""
+    """Those of the notes that ask the user for something."""
 
 
 def experience_of(samples: Iterator[Sample], encoder: Encoder, notes: Counter | None = None) -> Experience:
     """Gather responses with labels, in any order of the steps; sentences about them are added to the notes.
 
     Token ids are held in memory, four bytes each; texts are not. Responses to one prompt (`cocal.rollouts.questions`)
-    in one step are a group, wherever they lie in it; groups that samples name divide them further. A ContractError says
-    that there are none or all of them twice, that a label is unclear, that only some have a step, or that all are right
-    or wrong.
+    in one step are a group, wherever they lie in it; groups that samples name divide them further. Raises a
+    ContractError if there are none or all occur twice, a label is unclear, only some have a step, or all are correct or
+    all wrong.
     """
     notes = Counter() if notes is None else notes
     correct_above, limit = encoder.reading.correct_above, encoder.reading.max_response_length
@@ -88,15 +88,15 @@ def experience_of(samples: Iterator[Sample], encoder: Encoder, notes: Counter | 
 
 
 def _copies(rows: pd.DataFrame) -> list[str]:
-    """A sentence about rows that repeat others; a ContractError refuses a second half that is the first one again."""
+    """A sentence about rows that repeat others. Raises a ContractError if the second half repeats the first."""
     ids = (rows[name].map(np.ndarray.tobytes) for name in ("prompt_ids", "response_ids"))
     keys = zip(rows["label"], *ids, strict=True)
     return copies([*keys], rows["where"].iloc.__getitem__, "prompt, response and label")
 
 
 def _limits(rows: pd.DataFrame, limit: int | None) -> tuple[str, bool]:
-    """A sentence about which responses count as cut, and whether it asks for something. A ContractError refuses a limit
-    that most of these exceed."""
+    """A sentence about which responses count as truncated, and whether it asks the user for something. Raises a
+    ContractError if most of these responses exceed the limit."""
     unknown, truncated = ~rows["tells_truncated"], rows["truncated"]
     if not unknown.any():
         said = "all responses count as cut, though they have different lengths: where their ids lack the end token, "

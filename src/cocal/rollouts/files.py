@@ -34,7 +34,7 @@ class RolloutFiles:
     """The rollouts that were found.
 
     Attributes:
-        kind: What they were taken for.
+        kind: The format of the files.
         files: Files in the order in which they are read, each with its rollout step where its name tells it.
         said: Sentences about files that are not read.
     """
@@ -44,12 +44,12 @@ class RolloutFiles:
     said: tuple[str, ...] = ()
 
     def samples(self, reading: Reading, notes: Counter) -> Iterator[Sample]:
-        """Every response to learn from, file by file, each with its step where the dump says it. Sentences about what
-        was read for what, and about the rows that were left out, are added to the notes.
+        """Every response to learn from, file by file, each with its step if the dump names it. Sentences about how
+        fields were read, and about the rows that were left out, are added to the notes.
 
         Raises:
             ConfigError: if names of fields do not suit the format.
-            ContractError: by file and row, if one is not readable, all are left out, or they are of several policies.
+            ContractError: if a row is not readable (it is named), all are left out, or they are of several policies.
         """
         notes.update(self.said)
         return learnable(self._samples(reading, notes), reading, notes, str(self.files[0][0]))
@@ -67,8 +67,8 @@ class RolloutFiles:
 
 
 def learnable(samples: Iterable[Sample], reading: Reading, notes: Counter, source: str) -> Iterator[Sample]:
-    """The samples to learn from; sentences about the others, and about doubtful labels, are added to the notes. If
-    there is none, or they are of several policies, a ContractError names the source."""
+    """The samples to learn from; sentences about the others, and about doubtful labels, are added to the notes. Raises
+    a ContractError that names the source if there is none, or they are of several policies."""
     read, left_out, doubts, models = 0, Counter(), Counter(), Counter()
     for sample in samples:
         if why := sample.left_out or (NO_LABEL if sample.label is None else None):
@@ -98,9 +98,9 @@ def learnable(samples: Iterable[Sample], reading: Reading, notes: Counter, sourc
 
 
 def find(places: Sequence[Path]) -> RolloutFiles:
-    """Find rollouts in folders or files, and guess their format. A ContractError says that there are none, that a file
-    is named twice, or that there are files of several formats. Files that are named one by one get the order and steps
-    that they have in their folder. Files whose names tell of an evaluation are left out, unless all do."""
+    """Find rollouts in folders or files, and guess their format. Raises a ContractError if there are none, a file is
+    named twice, or the files have several formats. Files that are named one by one get the order and steps that they
+    have in their folder. Files whose names tell of an evaluation are left out, unless all do."""
     if alone := all(is_file(place) for place in places):
         folders = _in_order(dict.fromkeys(place.parent for place in places))
         places = sorted(places, key=lambda place: (folders.index(place.parent), _by_number(place.name)))
@@ -136,7 +136,7 @@ def find(places: Sequence[Path]) -> RolloutFiles:
 
 
 def _within(folder: Path, depth: int = 0) -> list[Path]:
-    """The files of a folder and of the folders in it that hold rollouts; a ContractError says that there are none."""
+    """The rollout files of a folder and of its searched sub-folders. Raises a ContractError if there are none."""
     if len(folder.name) > 255 or not folder.is_dir():
         raise ContractError(f"{folder}: there is no such file or folder of rollouts; check the path")
     entries = sorted(folder.iterdir(), key=_by_number)
@@ -190,7 +190,7 @@ def step_named(path: Path) -> int | None:
 
 
 def _in_order(folders: Iterable[Path]) -> list[Path]:
-    """Folders ordered by the numbers in their names, which a shell sorts as words; as given if they differ in more."""
+    """Folders by the numbers in their names, which a shell sorts as text; in the given order if other parts differ."""
     folders = list(folders)
     alike = len({re.sub(r"\d+", "", str(folder)) for folder in folders}) == 1
     return sorted(folders, key=_by_number) if alike else folders

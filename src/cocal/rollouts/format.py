@@ -34,7 +34,7 @@ class Reading(Model):
     """Fields not read and checks not made although they may matter (`cocal fit --ignore`, `cocal.rollouts.replies`)."""
 
     def label(self, kind: str) -> str | None:
-        """Name of the label that was given for a format with fields of its own; a ConfigError refuses other names."""
+        """The given name of the label, for a format with fields of its own. Other given names are a ConfigError."""
         if wrong := [meaning for meaning in self.fields if meaning not in ("reward", "correct")]:
             raise ConfigError(
                 f"--field {wrong[0]}=...: {kind} have fields of their own; only that of the label may be named "
@@ -52,7 +52,7 @@ class Format:
     recognises: Callable[[Path, Collection[str]], bool]
     """Whether a file is of this format, by its path and the names of fields in its first row, if any."""
     read: Callable[[Path, Reading, Counter], Iterable[Sample]]
-    """The responses of a file, or a ContractError; sentences about what was read are added to the counter."""
+    """Function that gives the responses of a file and adds sentences about what was read to the counter."""
     steps: Callable[[Path], Mapping[int, Path]] | None = None
     """Files of a folder by their steps, where names tell them in a way of the format; None where the one rule for all
     names holds (`cocal.rollouts.files.step_named`)."""

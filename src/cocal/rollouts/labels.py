@@ -8,14 +8,14 @@ from cocal.errors import ContractError
 from cocal.rollouts.sample import Sample
 
 NO_LABEL = "it has no label"
-"""Why nothing is learnt from a response."""
+"""Reason to leave a response out."""
 
 
 def correctness(rewards: np.ndarray, where: Callable[[int], str], above: float | None = None) -> tuple[np.ndarray, str]:
     """Which of the rewards, float64 (n,), mean a correct response, bool (n,), and what was assumed, in words.
 
-    Rewards are 0 and 1, or -1 and 1; a ContractError names file and row (`where`) of another. With `above`, those above
-    that number are correct; a ContractError refuses one that makes all of them the same.
+    Rewards are 0 and 1, or -1 and 1; for another one, a ContractError names file and row (`where`). With `above`, those
+    above that number are correct; a ContractError refuses a number that makes all responses the same.
     """
     if above is not None:
         if len(rewards) and not rewards.min() <= above < rewards.max():

@@ -1,4 +1,4 @@
-"""JSON lines in the words of any project, whose fields are found by usual names (`FIELDS`) or a mapping."""
+"""JSON lines of any project, whose fields are found by usual names (`FIELDS`) or by a mapping."""
 
 import json
 from collections import Counter
@@ -52,23 +52,23 @@ _INSTEAD = (("messages", "input", "prompt"), ("response_ids", "response"), ("cor
 _SAME = {"messages": "prompt", "input": "prompt"}
 """Meanings that are one field of a sample."""
 VERL = {"input", "output", "score", "step"}
-"""Fields of verl's lines, whose texts of prompts are all that the policy read, and not messages of a user."""
+"""Fields of verl's lines, whose prompts are the whole text that the policy read, and not messages of a user."""
 _EARLY = 2048
-"""Rows of a file among which one is looked for that says of a field that it tells rows of the training from others."""
+"""Number of rows of a file that are searched for fields which tell rows of the training from others."""
 
 
 @dataclass(frozen=True)
 class Fields:
-    """Which fields of a file are taken for what."""
+    """Which fields of a file are read with which meaning."""
 
     taken: Mapping[str, str]
     """Fields of the first line, by their meaning."""
     names: Mapping[str, Sequence[str]]
-    """Names that the field of a meaning may have; a line need not have the fields of the first one."""
+    """Names that the field of each meaning may have; a line need not have the same fields as the first one."""
     unknown: tuple[str, ...] = ()
     """Names of the fields that are not read."""
     ignored: Collection[str] = ()
-    """Names of those of them that somebody has left out."""
+    """Names or meanings of fields that the user wants to be ignored."""
     raw: bool = False
     """Whether prompts are whole texts and not messages of a user."""
 
@@ -168,8 +168,8 @@ class Fields:
         return sample
 
     def sample(self, entry: Mapping[str, Any], where: str) -> Sample:
-        """The response of a line, which may be one that is left out, and lack all else. A ContractError says that a
-        field has the wrong form, or that prompt or response is missing or empty."""
+        """The response of a line; one that is left out may lack all else. Raises a ContractError if a field has the
+        wrong form, or the prompt or the response is missing or empty."""
         if exclusions.media_beside(entry):
             return Sample.read(where, left_out=exclusions.MEDIA)
         if isinstance(kept := entry.get("attention_mask"), list) and not all(kept):
@@ -190,7 +190,7 @@ class Fields:
         return sample
 
     def asked(self, entry: Mapping[str, Any]) -> tuple[str | None, str | None, str | None]:
-        """What tells the question of a line: the text of its prompt or its chat, its token ids, and its question id."""
+        """What identifies the question of a line: the text of its prompt or chat, its token ids, its question id."""
         keys = []
         for meanings in (("messages", "input", "prompt"), ("prompt_ids",), ("question_id",)):
             given = (entry.get(self.taken.get(meaning, "")) for meaning in meanings)
@@ -205,7 +205,7 @@ def samples(
 ) -> Iterator[Sample]:
     """The responses of rows, each with its place for error messages and the reason to leave it out, if there is one.
 
-    Sentences about what was read for what are added to the notes. See `Fields.of` about the mapping and about errors.
+    Sentences about how fields were read are added to the notes. See `Fields.of` about the mapping and about errors.
     """
     fields, seen, how = None, {}, (tuple(NEEDED), reading.ignored)
     first, rows = with_fields(rows, 1)
@@ -227,8 +227,8 @@ def samples(
 
 
 def _each(entry: Mapping[str, Any], aside: Collection[str]) -> Iterator[tuple[str, str, Any]]:
-    """The fields of a line that are not `aside`, and those of its mappings that do not stand in the line as well: name
-    of the field in the line, the field's own name, and its value."""
+    """The fields of a line that are not in `aside`, and the members of its mappings that are not in the line as well:
+    the name of the field in the line, the member's own name, and its value."""
     for outer, value in entry.items():
         if outer not in aside:
             yield outer, outer, value

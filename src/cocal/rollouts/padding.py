@@ -1,4 +1,4 @@
-"""Padding in token ids, which batches of engines have and the policy has never written."""
+"""Removal of padding from token ids, which engines put into batches and the policy has never written."""
 
 from collections.abc import Iterable
 
@@ -8,8 +8,8 @@ from cocal.errors import ContractError
 
 
 class Padding:
-    """Removes padding. Given are the ids that pad (one may also begin or end a text), that end a response, that begin a
-    prompt, and that the template writes after a response (`blanks`)."""
+    """Removes padding, given the ids that pad (one may also begin or end a text), the ids that end a response, those
+    that begin a prompt, and those that the template writes after a response (`blanks`)."""
 
     def __init__(self, pads: Iterable[int], ends: Iterable[int], begins: Iterable[int], blanks: Iterable[int] = ()):
         self._pads, self._ends, self._begins = {*pads}, {*ends}, {*begins}
@@ -17,13 +17,13 @@ class Padding:
         self._behind = np.array(sorted({*self._pads, *self._ends, *blanks}))
 
     def prompt(self, ids: np.ndarray, where: str) -> np.ndarray:
-        """A prompt without padding on its left or right, int (n,), or a ContractError if there is some within it."""
+        """A prompt without padding on its left or right, int (n,). Padding within it is a ContractError."""
         first, run = int(ids[0]), _run(ids)
         begun = run < len(ids) and int(ids[run]) in self._begins  # behind the run
         if first in self._begins:
             ids = ids[run - (not begun) :] if first in self._pads and run > 1 else ids
         elif first in self._pads or (run > 1) + begun + (first in self._ends) >= 2:
-            # its own token, or two of three signs
+            # a token of padding, or two of three signs of it
             ids = ids[run:] if run < len(ids) else ids
         last, run = int(ids[-1]), _run(ids[::-1])
         if run < len(ids) and (last in self._pads - self._ends or (run > 1 and last in self._ends)):
@@ -59,6 +59,6 @@ class Padding:
 
 
 def _run(ids: np.ndarray) -> int:
-    """The number of equal ids with which ids begin."""
+    """The length of the run of equal ids at the beginning."""
     other = np.flatnonzero(ids != ids[0])
     return int(other[0]) if len(other) else len(ids)

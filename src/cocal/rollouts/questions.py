@@ -1,4 +1,4 @@
-"""Which responses answer the same question: their prompts tell, whatever ids the rows state."""
+"""Which responses answer the same question: this is decided by their prompts, and not by ids that the rows state."""
 
 from collections.abc import Callable, Hashable, Sequence
 
@@ -17,8 +17,8 @@ def same_question(
 ) -> np.ndarray:
     """Number the questions of n rows in the order in which they first occur, int64 (n,).
 
-    Rows with one text (but for case and white space) have one question. Rows without a text are those of their token
-    ids, and rows without both those of their question id. A row that has none of them is a question of its own.
+    Rows with the same text, up to case and white space, have one question. Rows without a text are matched by their
+    token ids, and rows without both by their question id. A row without any of them is a question of its own.
 
     Args:
         texts, prompts, ids: Text and token ids of each row's prompt, and the question id that the row states.
@@ -35,8 +35,8 @@ def same_question(
 
 
 def copies(rows: Sequence[Hashable], where: Callable[[int], str], what: str) -> list[str]:
-    """A sentence about repeated rows (`what` names what tells rows apart). Raises a ContractError at the row where a
-    second copy of the first half begins."""
+    """A sentence about repeated rows, of which `what` is compared. Raises a ContractError that names the row where the
+    second half begins if it repeats the first."""
     each = pd.Series(rows, dtype=object).map(hash)
     half = len(each) // 2
     halves = (each[:half].to_numpy() == each[half : 2 * half].to_numpy()).all()

@@ -66,7 +66,7 @@ def sampled_rows(
 
 
 def _entropy(best: np.ndarray) -> np.ndarray:
-    """Entropies, float32 (length,), from the best log-probabilities, float32 (length, k); the rest is one outcome."""
+    """Entropies, float32 (length,), of the best log-probabilities, float32 (length, k), and one outcome for others."""
     shares = np.exp(best, dtype=np.float64)
     rest = np.clip(1 - shares.sum(axis=1, keepdims=True), 0, 1)
     shares = np.concatenate([shares, rest], axis=1)
@@ -90,8 +90,8 @@ def rollout_rows(sampled: pd.DataFrame, verdicts: Verdicts, rewards: Rewards, gr
 class StepWriter(WriteBehind):
     """Writes rollouts (`rollouts/step-00001.parquet`, ...) and their states, each step's while the next is computed.
 
-    A step that a resumed training writes again replaces the earlier one. The writer of `features`, of a store that
-    holds all steps, is None where no states are kept.
+    A step that a resumed training writes again replaces the earlier one. `features` writes to a store that holds all
+    steps; it is None if no states are kept.
     """
 
     def __init__(self, folder: Path, attributes: Mapping[str, str], features: FeatureWriter | None = None):

@@ -33,18 +33,18 @@ _THOUGHTS = (
 )
 """Replies with a thought, as templates take them."""
 _ASKS = re.compile(r"\bassistant:\s*(?:[^\n]*\s*<think>\s*)?$|### ?(?:response|assistant|answer):\s*$", re.IGNORECASE)
-"""The end of a prompt that somebody has made of a chat by hand."""
+"""The end of a prompt that was made of a chat by hand."""
 _LAST, _NEAR = 24, 30
 """Tokens at the end of a prompt, and characters after a marker there, within which the marker opens the response."""
 _ESCAPED = re.compile(r"\\n(?![a-z])|\\u[0-9a-f]{4}|&(?:lt|gt|amp|quot|#\d+);")
 """Escape sequences of texts that were written as JSON or HTML once too often; LaTeX's commands have small letters."""
 _LEAKED = re.compile(r"[ĠĊ]|▁(?![\w▁]*[|｜]>)")
-"""What stands for white space in the names of tokens, but for those of markers."""
+"""Characters that stand for white space in the names of tokens, except in those of markers."""
 _SHOWN = re.compile(r"""\s*(\[(['"])|b(['"]))(?:\\.|(?!\2|\3).)*(?:\2\]|\3)\s*""", re.DOTALL)
-"""A text in a list, or the bytes of one, as Python shows it."""
+"""A text in a list, or as bytes, in the form of Python's repr."""
 _FEW, _BEGINNING = 8, 512
-"""Number of responses that the tokenizer has to give back, and of a file's rows that are compared with their texts;
-number of their first characters."""
+"""Number of responses that the tokenizer must reproduce, and of a file's rows whose ids are compared with their texts;
+and number of leading characters of these responses."""
 
 
 def _closes(marker: str) -> str | None:
@@ -65,7 +65,7 @@ def _closings(text: str) -> set[str]:
 
 def foreign(sample: Sample, template: str) -> set[str]:
     """Chat markers that the policy did not choose: those of the prompt, and those of the response that stand before a
-    role, or that end it and close nothing that the template or it has opened."""
+    role, or that end it and close nothing that the template or the response has opened."""
     text = (sample.response or "").rstrip()
     closes = {*map(_closes, _OPENING.findall(template + text))}
     found = [(mark[0], text[mark.end() :]) for mark in _MARKER.finditer(text)]
@@ -78,7 +78,7 @@ class Replies:
 
     Args:
         tokenizer, template: The template as it is written, and its tokenizer.
-        render, thinking: Renders a chat up to the beginning of a reply in a mode; the mode of the prompts.
+        render, thinking: Function that renders a chat up to a reply in a mode; the mode of the prompts.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class Replies:
         self.knows_thinking, self._before, self._tail = own != other, own.partition(_ASKED)[0], tails[0]
         self._head = self._behind({"content": _REPLIED}).partition(_REPLIED)[0]
         self.closing = sorted(close for close in _closings(template + "".join(tails)) if _THINKS.search(close))
-        """What may end a thought; another switch of the template may let it think."""
+        """Markers that may end a thought, which another switch of the template may begin."""
         ended = (close for close in self.closing if close in tails[1] and close not in tails[0])
         self.thinks = next(ended, None) if thinking else None
         """The marker that ends the thought with which a reply in thinking mode begins; None in the other mode."""
@@ -105,7 +105,7 @@ class Replies:
         return None
 
     def ending(self, row: Encoded) -> str:
-        """The end of a prompt."""
+        """The text of a prompt's last tokens."""
         return self._tokenizer.decode(row.prompt[-_LAST:])
 
     def unopened(self, sample: Sample, row: Encoded) -> str | None:
@@ -119,7 +119,7 @@ class Replies:
         return None
 
     def plain(self, prompt: str, row: Encoded) -> str | None:
-        """The end of a prompt that is a chat without its special tokens; None of another prompt."""
+        """The end of a prompt that is a chat without its special tokens; None for any other prompt."""
         end, chat = prompt.rstrip(), row.origin == "chat"
         asks = self.bare and (end.endswith(self.bare) or (chat and _ASKS.search(end)))
         return end[-40:] if asks and (chat or row.origin == "text") else None
@@ -157,8 +157,8 @@ def compare(
     ignored: Collection[str],
     told: set[str],
 ) -> None:
-    """Refuse texts that the tokenizer does not give back, and ids that are not those of the texts beside them, unless
-    `response` or `prompt` is ignored; by a ContractError that names the first row of a file if most are so. Problems
+    """Check that the tokenizer reproduces texts, and that ids are those of the texts beside them unless `response` or
+    `prompt` is ignored. Raises a ContractError that names the first wrong row of a file if most are wrong. Problems
     that were `told` are not warned of again."""
     texts = [(sample, sample.response[:_BEGINNING]) for sample in samples[:_FEW] if sample.response]
     read = [(sample, misread(tokenizer, text)) for sample, text in texts]
@@ -175,8 +175,8 @@ def compare(
 
 
 def escaped(text: str) -> str | None:
-    """An escape sequence in a text that lacks the character for which it stands, or how Python shows a text or the
-    names of tokens; None if there is none."""
+    """An escape sequence in a text that lacks the character for which it stands, or a sign of Python's repr or of names
+    of tokens; None if there is none."""
     if match := _SHOWN.fullmatch(text):
         return match[1]
     match = _ESCAPED.search(text)
@@ -191,8 +191,8 @@ def leaked(text: str) -> str | None:
 def judge(
     rows: Sequence[tuple[Sample, str | None]], problem: str, about: str, told: set[str], refuse: bool = True
 ) -> None:
-    """Refuse rows of which more than half have a problem, or warn of it, if it was not `told` before; each row comes
-    with what it names, or None. What they are `about` is the word with which `--ignore` leaves it aside."""
+    """Refuse rows of which more than half have a problem, or log a warning if it was not `told` before; each row comes
+    with the part that has it, or None. `about` is the word by which `--ignore` skips the check."""
     wrong = [(sample, what) for sample, what in rows if what is not None]
     if not wrong:
         return

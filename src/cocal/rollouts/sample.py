@@ -23,7 +23,7 @@ TRUNCATED = (
 """Finish reasons of a response that was cut at the length limit."""
 ENDED = "it ended by"
 MASKED = "its mask leaves out tokens, such as the words of a tool (--ignore mask, if the policy wrote them all)"
-"""Why nothing is learnt from a response of which not all tokens count."""
+"""Reasons to leave a response out: it ended unusually, or not all of its tokens count."""
 
 Origin = Literal["ids", "chat", "template", "restored", "text"]
 ORIGINS: dict[Origin, str] = {
@@ -37,18 +37,18 @@ ORIGINS: dict[Origin, str] = {
 
 
 class Sample(BaseModel):
-    """One response of a dump. `Sample.read` makes it and names the row of a wrong value; None is what no dump says.
+    """One response of a dump. `Sample.read` makes it and names the row of a wrong value; None is what no dump states.
 
     Attributes:
         where: File and place in it, for error messages.
-        file: File within which groups lie, of a dump that names no steps.
+        file: File that the groups belong to, if the dump names no steps.
         group: Number or name of the group, equal for the responses to one question of the step.
         prompt: Text that holds the question, or a chat, whose messages have `role` and `content`.
         prompt_ids: Prompt tokens, int64 (n,).
-        tools: Tools that the chat template tells the policy of, as mappings.
-        template_fields: Values that the chat template was given beside them.
-        response_beside: Text that stands beside the ids, which are read in its place.
-        response: Text of the response; of a chat, the texts of its messages.
+        tools: Tools that the chat template describes to the policy, as mappings.
+        template_fields: Further values that the chat template was given.
+        response_beside: Text beside the response's ids, which are read in its place.
+        response: Text of the response; for a chat, the texts of its messages.
         response_ids: Response tokens, int64 (length,), with the end-of-sequence token.
         logprobs: Raw log-probabilities, float32 (length,); what is above 0 by rounding becomes 0.
         mask: Which of the response tokens the policy wrote, bool (length,).
@@ -59,11 +59,11 @@ class Sample(BaseModel):
         truncated: Whether the response was cut at the length limit; by default as the finish reason says.
         raw: Whether `prompt` is the whole text that the policy saw, and not the message of a user.
         model: Name of the policy that wrote it.
-        left_out: Why this is no response to learn from, such as "its status is 'aborted'"; it may lack all else.
+        left_out: Why this response is not learnt from, such as "its status is 'aborted'"; all else may then be missing.
         doubt: What contradicts its label, in words.
         confidence: Confidence of a scored response in [0, 1].
         answer: Final answer, where it stands in a field of its own.
-        unread: What else the row has: names of the row's field and of the field in that which holds it, and its value.
+        unread: Further values of the row: the name of its field, that of the member within the field, and the value.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True, frozen=True)
@@ -97,10 +97,10 @@ class Sample(BaseModel):
 
     @classmethod
     def read(cls, where: str, names: Mapping[str, str] | None = None, **given: Any) -> "Sample":
-        """The sample with these values; None and what is missing count alike.
+        """The sample with these values; None counts as missing.
 
-        A ContractError refuses a value of the wrong form by file and row (`where`), field and remedy; `names` has the
-        names of fields in the file by those of the sample, where they differ.
+        Raises a ContractError that names file and row (`where`), field and remedy if a value has the wrong form;
+        `names` has the names of fields in the file by those of the sample, where they differ.
         """
         given |= {name: values.chat_of(given[name]) for name in ("prompt", "response") if name in given}
         if isinstance(reason := given.get("finish_reason"), Mapping):  # SGLang's
@@ -115,7 +115,7 @@ class Sample(BaseModel):
         return sample
 
     def _as_its_mask_says(self) -> "Sample":
-        """The sample, left out if its mask excludes tokens of others; one id repeated at the end is padding."""
+        """The sample, left out if its mask excludes tokens; but an id repeated at the end is padding."""
         if self.left_out is not None or self.mask is None or not self.mask.any():
             return self
         words = int(np.flatnonzero(self.mask)[-1]) + 1
@@ -152,7 +152,7 @@ class Sample(BaseModel):
 
     @property
     def tells_truncated(self) -> bool:
-        """True if it says whether it was cut at the length limit: in a field, or by the end token of its ids."""
+        """True if the sample says whether it was truncated: in a field, or by the end token of its ids."""
         return self.truncated is not None or self.response_ids is not None
 
     @property
@@ -163,7 +163,7 @@ class Sample(BaseModel):
 
     @property
     def ended_by(self) -> list[int] | None:
-        """Ids that end a text that was not cut, if an engine ended it: none after a string, or the token. None if the
+        """Ids to append to an untruncated text that an engine ended: none after a string, or the token. None if the
         policy ended it by its own end token."""
         if isinstance(self.stop, str) or self.finish_reason == "stop_sequence":
             return []
@@ -171,22 +171,22 @@ class Sample(BaseModel):
 
     @property
     def label(self) -> float | None:
-        """1 or 0 of a verdict, or a reward; None without one."""
+        """The verdict as 1 or 0, or the reward; None without either."""
         return self.reward if self.correct is None else self.correct
 
     @property
     def asked(self) -> str | None:
-        """The prompt as a text, of a chat the texts of its messages; None where the dump has only ids."""
+        """The prompt as a text, for a chat the texts of its messages; None if the dump has only ids."""
         return None if self.prompt is None else values.joined(self.prompt)
 
     @property
     def question(self) -> str | None:
-        """The prompt as a text, of a chat its last message."""
+        """The prompt as a text, for a chat its last message."""
         return self.prompt if isinstance(self.prompt, str | None) else self.prompt[-1]["content"]
 
 
 def doubtful(doubts: Counter[str], read: int) -> list[str]:
-    """Sentences about contradictions within rows (`Sample.doubt`), of which so many were read."""
+    """Sentences about contradictions within rows (`Sample.doubt`); `read` is the number of all rows."""
     return [f"in {count:,} of {read:,} rows {doubt}" for doubt, count in doubts.items()]
 
 

@@ -1,4 +1,4 @@
-"""Fields of a row that nobody reads, but that may be a part of the prompt, of the response or of its end."""
+"""Fields of a row that are not read, but may be a part of the prompt, of the response or of its end."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -30,16 +30,16 @@ _SAID = re.compile(
 ENDED = re.compile(r"until|stop(?!_?(?:reason|type|ped))\w*", re.IGNORECASE)
 """Names of fields that may hold a part of the prompt, of the response, or the strings that end one."""
 _SETTINGS = "sampling_params", "generation_config", "generation_kwargs", "extra_body", "options"
-"""Fields of settings, within which others of these names stand."""
+"""Fields of settings, within which fields of these names may stand."""
 _WITHIN = re.compile(
     "sys|developer|instruct|prompt|prefix|suffix|prefill|preamble|persona|tool|function|chat|stop|until"
 )
-"""What the names have in common that stand for such parts within any mapping, and not for parts of a task."""
+"""Parts of the names that such fields have within any mapping, unlike fields of a task."""
 _PROMPT = re.compile(r"(?:\w*_)?prompts?(?:_(?:text|str|string|template|messages))?")
 _SOLVED = re.compile(r"solution|answer|reference|truth|rationale|explanation|gold|target|label")
 """Names of texts that a policy may have read, and of those that it has not."""
 _WORDS, _LONG = 3, 8
-"""Words of a text that a policy may have read, and characters of a response that tell it."""
+"""Least number of words of a text that a policy may have read, and of characters of a response that identify it."""
 _SPECIAL = re.compile(r"(?:(?:<[|｜][^<>]*[|｜]>|</s>|<eos>|<end_of_turn>|<turn\|>)\s*)+$")
 """End tokens, with which a text may end or not."""
 
@@ -51,7 +51,7 @@ def check_unread(
     values: Mapping[str, Any],
 ) -> None:
     """Refuse a row with a field that is not read, but may be a part of what the policy read or wrote: by its name or
-    its words, which are not there, or since the template reads it, with another of the `values` that it was given."""
+    its words, which these lack, or because the template reads it and was given another of the `values`."""
     for sample, row in zip(samples, encoded, strict=True):
         given = {**values, **(sample.template_fields or {})}
         for outer, name, value in sample.unread:
@@ -67,7 +67,7 @@ def check_unread(
 def _lacks(
     tokenizer: "PreTrainedTokenizerBase", outer: str, name: str, value: Any, sample: Sample, row: Encoded
 ) -> bool:
-    """Whether a field has words that its name or their form gives to a prompt or response, which lacks them."""
+    """Whether a field has words that belong, by its name or their form, to a prompt or response that lacks them."""
     words, texts = re.sub("(?<=[a-z])(?=[A-Z])", "_", name), texts_in(value)
     whole = isinstance(value, Mapping)  # settings, or what an API has answered
     told = outer in (name, *_SETTINGS) and not (whole and name in _SETTINGS)
@@ -90,8 +90,8 @@ def _lacks(
 
 
 def _asking(name: str, value: Any, sample: Sample) -> list[str]:
-    """The words of a field, if it has messages, is called a prompt or holds the question; otherwise none. Those that
-    hold the response, too, were read by somebody else."""
+    """The texts of a field that has messages, is called a prompt or holds the question; otherwise none. Those that also
+    hold the response were not read by the policy."""
     asked, said = comparable(sample.question or ""), comparable(sample.response or "")
     chat = isinstance(value, LISTS) and all(isinstance(one, Mapping) and {"role", "content"} <= {*one} for one in value)
     asking = [one for one in value if one["role"] != "assistant"] if chat else value

@@ -20,13 +20,13 @@ LABELS = {
 """Words that are read as labels, whatever their capitals."""
 _CHAT = re.compile(r"\s*\[\s*\{")
 _SHOWN_CHAT = re.compile(r"\s*\[\{'(?:role|content)'.*\}\]\s*", re.DOTALL)
-"""Chats that are given as texts: how their JSON begins, and what Python shows."""
+"""Chats that are given as texts: how their JSON begins, and the form of Python's repr."""
 _STEP = re.compile(r"(?:(?:global_)?step[_-]?)?([0-9]+)", re.IGNORECASE)
 """A step as a text, also as folders of checkpoints are named."""
 TALKERS = "system", "developer", "user", "assistant", "tool"
 _THOUGHTS = ("reasoning_content", "reasoning", "thinking")
 _KEYS = ("role", "content", *_THOUGHTS, "tool_calls", "tool_call_id", "name")
-"""What chat templates read of a message."""
+"""The fields of a message that chat templates read."""
 _WORDS = f"the words for it are {', '.join(LABELS)}"
 _NO_CHAT = (
     "is neither a text nor a list of messages that have a text as 'role' and 'content' (docs/formats.md has converters)"
@@ -34,7 +34,7 @@ _NO_CHAT = (
 
 
 def _array(values: Any, kinds: str, what: str) -> np.ndarray:
-    """A list as an array (n,), of numbers of these kinds of numpy."""
+    """Convert a list to an array (n,) of numbers of these NumPy kinds."""
     try:
         array = np.asarray(values if isinstance(values, LISTS) else None)
     except (ValueError, OverflowError):  # lists of several lengths, and numbers that no integer type holds
@@ -118,7 +118,7 @@ def reply(value: Any) -> str:
 
 
 def _decoded(value: Any) -> Any:
-    """What the text of JSON holds; None of another text."""
+    """The content of a text of JSON, None for another text; any other value as it is."""
     try:
         return json.loads(value) if isinstance(value, str) else value
     except (ValueError, RecursionError):
@@ -173,7 +173,7 @@ def _truth(value: Any, words: Mapping[str, float]) -> float | None:
 
 
 def verdict_of(value: Any) -> bool | None:
-    """What a field says of correctness, as a truth, a word or a reward of 1, 0 or -1; None if it is something else."""
+    """What a field says of being right, as a boolean, a word or a reward of 1, 0 or -1; None for anything else."""
     truth = _truth(value, LABELS)
     return None if truth is None and not (_is_number(value) and value == -1) else truth == 1
 

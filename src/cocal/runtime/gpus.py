@@ -44,7 +44,7 @@ def listed_gpus() -> str:
 def parse_gpus(listing: str, visible: str | None) -> tuple[tuple[Gpu, ...], str | None]:
     """GPUs and driver in the output of `nvidia-smi`, a line for each GPU: name, MiB, driver.
 
-    Of CUDA_VISIBLE_DEVICES, if it is set (`visible`), numbers choose GPUs, and other names are counted.
+    In the value of CUDA_VISIBLE_DEVICES (`visible`), if it is set, numbers choose GPUs; other names are only counted.
     """
     rows = [[cell.strip() for cell in line.split(",")] for line in listing.splitlines() if line.count(",") == 2]
     gpus = [Gpu(name, float(memory) / 1024) for name, memory, _ in rows]
@@ -85,7 +85,7 @@ def take_gpus(count: int) -> None:
 
 
 def check_gpus() -> None:
-    """Refuse by a ConfigError to compute on the processor where the environment lists GPUs."""
+    """Raise a ConfigError if the environment lists GPUs, but PyTorch would compute on the processor."""
     listed = next((name for name in _GRANTED if os.environ.get(name, "") not in _NONE), None)
     if listed is None or os.environ.get(PROCESSOR_ONLY) or not (obstacle := torch_obstacle()):
         return

@@ -1,7 +1,7 @@
 """Locks that die with their process, so that one process at a time writes a folder.
 
 A lock is a file that a process has locked by `flock`. The system releases it when the process ends, however it ends,
-and an orderly end deletes the file. It belongs to the process that has taken it, not to its children, for a checking
+and an orderly end deletes the file. It belongs to the process that has taken it, not to its children, since a checking
 process or an engine that outlives its killed parent by a moment writes no files. The package filelock leaves its files
 behind.
 """
@@ -70,13 +70,13 @@ def busy(folder: Path, writers: Sequence[str], remedy: str) -> str:
 
 
 def _file_of(folder: Path) -> Path:
-    """The lock lies beside the folder, which may be deleted while the lock is held."""
+    """The lock file of a folder, which lies beside it, since the folder may be deleted while it is locked."""
     folder = Path(folder).absolute()
     return folder.with_name(f".{folder.name}.lock")
 
 
 def _forget_locks() -> None:
-    """A forked child shares its parent's locks, and must not keep them when the parent has ended."""
+    """Give up the locks in a forked child, which shares them and must not keep them when its parent has ended."""
     for descriptor in _held.values():
         os.close(descriptor)
     _held.clear()

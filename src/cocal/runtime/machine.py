@@ -44,7 +44,7 @@ def processors() -> int:
 
 
 def usual_batch_tokens() -> int:
-    """Number of tokens of a forward pass where nobody names one.
+    """The default number of tokens in a forward pass.
 
     On a processor, larger batches leave its cache: 18,764 tokens of SmolLM2-135M took 21 s of processor time in batches
     of 4,096, and 27 s in batches of 16,384. Portable numerics keep the batches of studies, which decide the last bits.

@@ -1,6 +1,6 @@
-"""A refusal of the machine in one sentence: no space on a disk, no permission, too little memory, a missing package.
+"""Errors of the machine in one sentence: no space on a disk, no permission, too little memory, a missing package.
 
-Such errors come from many libraries, which are not imported for this: they are known by their numbers where they carry
+Such errors come from many libraries, which are not imported for this: they are recognised by their numbers if they have
 one, and otherwise by their texts.
 """
 

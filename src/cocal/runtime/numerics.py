@@ -14,8 +14,8 @@ from typing import Literal
 from cocal.errors import ConfigError
 
 Numerics = Literal["portable", "native", "bfloat16"]
-"""Results that do not depend on the processor, those of each library's fastest code, or those and policies whose passes
-are in bfloat16 where the processor computes with it, as they are on a GPU."""
+"""Portable results do not depend on the processor; native ones come from each library's fastest code; bfloat16 is
+native, with the passes of policies in bfloat16 where the processor computes with it, as on a GPU."""
 
 PORTABLE = {
     # PyTorch's own kernels: softmax, GELU, attention and reductions use vectors of 512 bits where there are any.
@@ -93,6 +93,6 @@ def obstacle() -> str:
 
 
 def check_processor() -> None:
-    """Refuse by a ConfigError portable numerics on a processor that is no x86-64 with AVX2 and FMA."""
+    """Raise a ConfigError if numerics are portable and the processor is no x86-64 with AVX2 and FMA."""
     if active() == "portable" and (reason := obstacle()):
         raise ConfigError(f"numerics: {reason}; {_REMEDY}")

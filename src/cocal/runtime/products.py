@@ -20,10 +20,10 @@ _KERNELS = (
     ("addmv", ("", "_", ".out"), (2, 1)),
     ("dot", ("",), (1, 1)),
 )
-"""The replaced kernels, of which `matmul`, `linear`, `einsum` and `mv` are made, their forms, and dimensions."""
+"""The replaced kernels, on which `matmul`, `linear`, `einsum` and `mv` rest, their forms, and dimensions."""
 _SUMMED_IN = {torch.float64: torch.float64}
 _SUMMED_IN |= dict.fromkeys((torch.float32, torch.bfloat16, torch.float16), torch.float32)
-"""The number types that OpenBLAS multiplies, and those in which it does. Numbers of 16 bits are exact in float32."""
+"""The number types that OpenBLAS multiplies, and those in which it sums. Numbers of 16 bits are exact in float32."""
 
 
 @cache

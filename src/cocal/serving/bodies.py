@@ -24,8 +24,8 @@ class Row(BaseModel):
     truncated: bool | None = None
 
     def sample(self, where: str) -> Sample:
-        """The response as it would stand in a file of `cocal score`, where the chat is the prompt. Not exactly one
-        prompt and one response, or a value of the wrong form, are a ContractError."""
+        """The response as it would stand in a file of `cocal score`, where the chat is the prompt. Raises a
+        ContractError unless there is exactly one prompt and one response, or if a value has the wrong form."""
         for words in (("prompt", "messages", "prompt_ids"), ("response", "response_ids")):
             if sum(getattr(self, word) not in (None, "", []) for word in words) != 1:
                 raise ContractError(f"{where}: give exactly one of {', '.join(words)}, which is not empty")
@@ -99,7 +99,7 @@ def telling(body: Any) -> list[str]:
 
 
 def steered(body: Any) -> bool:
-    """Whether vLLM's body says which tokens may be drawn. A client could force a sure end behind the model's words."""
+    """Whether a body restricts which tokens may be drawn, so that a client could force an end with a high score."""
     form = getattr(body, "response_format", None) or getattr(getattr(body, "text", None), "format", None)
     names = ("logit_bias", "allowed_token_ids", "bad_words", "structured_outputs")
     called = getattr(body, "tool_choice", None) not in (None, "auto", "none")

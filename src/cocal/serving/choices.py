@@ -10,7 +10,7 @@ from typing import Any
 from cocal.serving.scoring import RECORDER, UNSURE, Confidence, Recorder
 
 _ENDED = '"finish_reason":"'
-"""What an event holds that ends a choice. In a text its quotation marks would be escaped."""
+"""Text of an event that ends a choice. Within a response its quotation marks would be escaped."""
 
 
 @dataclass(frozen=True)
@@ -18,9 +18,9 @@ class Shown:
     """What an answer shows of confidences."""
 
     members: bool = False
-    """Whether those of all members are shown, too."""
+    """Whether the confidences of all members are shown, too."""
     abstain_below: float | None = None
-    """The confidence below which, or without one, a choice is abstained from; None if none is."""
+    """Choices with a lower confidence, or without one, are abstained from; None to abstain from none."""
     withhold: bool = True
     """Whether such a choice is withheld, and not only marked."""
 
@@ -32,7 +32,7 @@ class Shown:
     def add(self, choice: dict[str, Any], confidence: Confidence) -> bool:
         """Add a confidence to a choice of any kind of answer; returns whether the choice was withheld.
 
-        Whoever abstains does so, too, where the companion's card does not speak of such a response.
+        With a threshold, a choice is also abstained from if the companion's card does not speak of such a response.
         """
         withheld = False
         if self.abstain_below is not None:
@@ -58,7 +58,7 @@ class Shown:
 
 
 def _keep(choice: dict[str, Any]) -> None:
-    """Repeat a confidence where clients keep it, which drop what they do not know."""
+    """Repeat a confidence in fields that clients keep, since they drop those that they do not know."""
     confidence = choice["confidence"]
     for name in {"message", "delta"} & choice.keys():
         choice[name]["confidence"] = confidence
@@ -90,8 +90,8 @@ def _outside(answer: dict[str, Any]) -> dict[str, Any]:
 
 
 def whole(answer: dict[str, Any], recorder: Recorder, shown: Shown) -> dict[str, Any]:
-    """An answer, each of whose choices gets its confidence, as does one of `/v1/responses`, which has no choices. What
-    the engine has told of it is the server's own."""
+    """Add its confidence to each choice of an answer, or to an answer of `/v1/responses`, which has no choices. What
+    the engine has told (`kv_transfer_params`) is removed."""
     answer.pop("kv_transfer_params", None)
     if "choices" not in answer:
         shown.add(answer, recorder.confidence())

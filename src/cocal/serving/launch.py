@@ -70,7 +70,7 @@ class Served:
 
 
 def check_flags(flags: Sequence[str], withholds: bool) -> None:
-    """Refuse by a ConfigError flags of vLLM that the companion does not fit, or that tell of withheld answers."""
+    """Raise a ConfigError for flags of vLLM that the companion does not fit, or that tell of withheld answers."""
     refused = _REFUSED | (_TELLING if withholds else {})
     for flag in flags:
         name = flag.partition("=")[0].partition(".")[0].replace("_", "-")
@@ -81,7 +81,7 @@ def check_flags(flags: Sequence[str], withholds: bool) -> None:
 
 
 def check_vllm() -> None:
-    """Refuse by a ConfigError a machine without vLLM or the plug-in, or with another version's interfaces."""
+    """Raise a ConfigError if vLLM or the plug-in is missing, or vLLM has another version's interfaces."""
     if find_spec("vllm") is None:
         raise ConfigError(
             "vLLM is not installed for this Python: in a checkout, `pip install '.[serve]'` on a machine with a GPU, "
@@ -140,7 +140,7 @@ def command(
 
 
 def environment(given: Mapping[str, str]) -> dict[str, str]:
-    """The environment of vLLM's server, which names the plug-in beside the installed ones; the `given` values stand."""
+    """The environment of vLLM's server: defaults, the `given` values, and the plug-in beside the installed ones."""
     from torch import cuda
 
     groups = ("general", "platform", "io_processor", "stat_logger")

@@ -1,6 +1,6 @@
 """Confidences from a running vLLM engine, whose connector reads the responses as they end.
 
-A new response is read in the request that generates it. One that exists is a request of its own: prompt and response
+A new response is read in the request that generates it. An existing one takes a request of its own: prompt and response
 are its prompt, and the token that it generates is thrown away.
 """
 
@@ -39,7 +39,7 @@ class Confidence(NamedTuple):
     value: float | None
     """From 0 to 1, or None."""
     reason: str | None = None
-    """Why there is none, or why this is not one of those that the companion's card speaks of."""
+    """Why there is no value, or why the companion's card does not speak of such a response."""
     members: Mapping[str, float] = {}
     """The confidence of each member by its target and seed, such as "binary-42"; empty if there is none."""
     trajectory: Mapping[str, Any] | None = None
@@ -48,7 +48,7 @@ class Confidence(NamedTuple):
 
 @dataclass(frozen=True)
 class Scorer:
-    """Makes confidences of what an engine's connector has read."""
+    """Turns what an engine's connector has read into confidences."""
 
     engine: Any
     """vLLM's asynchronous client of an engine with the companion's connector."""
@@ -62,7 +62,7 @@ class Scorer:
     """Number of tokens that the engine's context holds."""
 
     async def score(self, prompt: Tokens, response: Tokens, unended: str = NO_END) -> Confidence:
-        """The confidence of a response that exists, by token ids; `unended` is its reason without an end token."""
+        """The confidence in an existing response, by token ids; `unended` is the reason if it has no end token."""
         if not response:
             return Confidence(None, NO_END)
         if len(prompt) + len(response) >= self.longest:
@@ -126,7 +126,7 @@ class Recorder:
         self._choices = 0
 
     def places(self, count: int) -> int:
-        """The index of the first of so many choices to the next prompt."""
+        """Reserve indices for this number of choices to the next prompt, and return the first one."""
         self._choices += count
         return self._choices - count
 

@@ -94,7 +94,7 @@ class ResponseBody(_Wishes, ResponsesRequest):
 
 
 class Service:
-    """What the routes need, by vLLM's engine client, what `cocal serve` was asked for, and the model's folder."""
+    """What the routes need, from vLLM's engine client, what `cocal serve` was asked for, and the model's folder."""
 
     def __init__(self, engine: Any, served: Served, model: Path):
         _, config, _ = saved.read(served.companion)
@@ -122,7 +122,7 @@ class Service:
         _COMPANION.labels(*(" ".join(map(str, label)) if isinstance(label, list) else label for label in labels)).set(1)
 
     def growing(self, body: _Wishes) -> dict[str, Any]:
-        """What a body asks of growing responses; a VLLMValidationError if the companion learnt from no prefixes."""
+        """What a body asks of growing responses; a VLLMValidationError if the companion has learnt no prefixes."""
         every, below = body.confidence_every, body.confidence_stop_below
         if every is None and below is None:
             return {}

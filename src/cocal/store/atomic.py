@@ -17,7 +17,7 @@ def atomic_path(target: str | Path) -> Iterator[Path]:
 
     It lies beside the target in a folder whose name starts with a dot, so that a killed process leaves nothing that a
     later rule would take for a result. Raises a ContractError if a file would replace a folder, a folder a file or what
-    CoCal has not made, or either of them what is neither, such as a pipe, and an OSError if the file cannot be written.
+    CoCal has not made, or either of them a pipe or the like, and an OSError if the file cannot be written.
     """
     target = _behind_links(Path(target))
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -41,7 +41,7 @@ def atomic_path(target: str | Path) -> Iterator[Path]:
 @contextmanager
 def together(folder: Path) -> Iterator[Path]:
     """A temporary folder, whose files are put into `folder` and the folders in it, beside others there, when the block
-    ends without an error. Raises a ContractError if a file would replace what is none; nothing is replaced then."""
+    ends without an error. Raises a ContractError if a file would replace something else; nothing is replaced then."""
     folder = _behind_links(folder)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with _beside(folder) as scratch:

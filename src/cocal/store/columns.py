@@ -1,4 +1,4 @@
-"""The names of the columns of responses, for whoever declares some without the libraries of their contract."""
+"""The names of the columns of responses, for code that does without the libraries of their contract."""
 
 ON_REQUEST = ("best_logprobs", "best_entropy")
 """Columns that evaluation responses have only if a study asks for them, and rollouts never."""
@@ -10,4 +10,4 @@ RESPONSES = (
 )
 """The columns of `cocal.store.contracts.RESPONSES`, in order."""
 LABELS = ("correct", "exact_match", "group_accuracy", "reward_task", "reward_calibration")
-"""Those that tell whether a response is right."""
+"""The columns that tell whether a response is right."""

@@ -45,7 +45,7 @@ class Contract:
     optional: tuple[str, ...] = ()
 
     def expected(self, present: Container[str]) -> list[str]:
-        """The columns of a table that has these: all of the contract but the optional ones that it lacks."""
+        """The contract's columns in a table with the columns `present`: all but the optional ones that it lacks."""
         return [name for name in self.types if name in present or name not in self.optional]
 
     def check(self, frame: pd.DataFrame, source: str, columns: Sequence[str] | None = None) -> pd.DataFrame:
@@ -87,7 +87,7 @@ class Contract:
 
 
 def _broken(cases: pd.DataFrame) -> Iterator[str]:
-    """What pandera found, with a part for each column and check."""
+    """What pandera found, as one text for each column and check."""
     for (column, check), group in cases.groupby(["column", "check"], dropna=False, sort=False):
         rows = ", ".join(str(int(i)) for i in group["index"].dropna()[:_SHOWN_ROWS])
         values = ", ".join(repr(v) for v in group["failure_case"][:_SHOWN_ROWS])

@@ -18,7 +18,7 @@ _OWN = "it is a file of your own"
 
 def is_result(path: str | Path) -> bool:
     """True if a file lies below `results/` of the working directory, where the workflow makes everything anew; a user's
-    own file to which a link there points does not lie there."""
+    own file that is only linked from there does not."""
     return Path("results").resolve() in Path(path).resolve().parents
 
 
@@ -39,8 +39,8 @@ def product_of(path: str | Path) -> Path:
 
 
 def unreadable(path: str | Path, kind: str, cause: object) -> str:
-    """The error message about a file or folder that is no readable one of a kind, such as "Parquet file", by the cause:
-    what is wrong with it, or a library's error. One that only says that memory is short is raised instead."""
+    """The error message about a file or folder that cannot be read as a kind, such as "Parquet file"; the cause says
+    what is wrong, or is a library's error. One that only says that memory is short is raised instead."""
     if isinstance(cause, BaseException) and of_memory(cause):
         raise cause
     return f"{path}: not a readable {kind} ({cause}); {remedy(path)}"
@@ -56,8 +56,8 @@ def absent(path: str | Path, kind: str = "file") -> str:
 
 
 def remedy(path: str | Path, made_again: str = "delete it and rerun") -> str:
-    """Advice about a file that is wrong: what to delete, for a result that is a file of its own `made_again`. Nobody is
-    advised to delete what is neither a result nor unfinished work, for it may be the only copy."""
+    """Advice about a damaged file: what to delete, or `made_again` for a result that is a single file. It never says to
+    delete what is neither a result nor unfinished work, which may be the only copy."""
     product = product_of(path)
     if (product / RUN_MARK).exists():
         return f"delete {product}, which holds unfinished work, and run the same command again, which begins anew"

@@ -31,8 +31,8 @@ def read_document(path: str | Path) -> dict[str, Any]:
 
 
 def read_labelled(path: str | Path) -> tuple[dict[str, Any], dict[str, str]]:
-    """The content of a JSON object, and its provenance attributes, with its seal if it has one; none of a user's own
-    file. A ContractError says that the file is missing, has changed since it was written, or is no JSON object."""
+    """The content of a JSON object, and its provenance attributes, with its seal if it has one; a user's own file has
+    none. Raises a ContractError if the file is missing, has changed since it was written, or is no JSON object."""
     try:
         content = json.loads(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError:

@@ -50,6 +50,6 @@ def check_folder(folder: str | Path, weights: bool = True) -> None:
 
 
 def listed_files(folder: str | Path) -> dict[str, dict[str, Any]]:
-    """Size and digest of each file of a folder by name; empty if it lists none. A changed list is a ContractError."""
+    """Size and digest of each file of a folder by name; empty without a list. A changed list raises a ContractError."""
     file = Path(folder) / PROVENANCE
     return read_document(file).get("files", {}) if file.exists() else {}

@@ -20,7 +20,7 @@ SEAL = "seal"
 PARENTS = "parents"
 """Name of the attribute that names a product's parents, as JSON."""
 MADE_OF = "% made of "
-"""How the line of a LaTeX table begins that names its parents; a figure names them in the metadata of its PNG."""
+"""The beginning of the line of a LaTeX table that names its parents; a figure names them in the metadata of its PNG."""
 _ONE_PRODUCT = (PROVENANCE, "spec.json", "zarr.json")
 """Files that say for a whole folder what made it: a checkpoint, companions, a feature store."""
 _SNAKEMAKE = ".snakemake_timestamp"
@@ -28,7 +28,7 @@ _SNAKEMAKE = ".snakemake_timestamp"
 
 
 def read_provenance(path: str | Path) -> dict[str, str]:
-    """Provenance attributes of a file or a feature store; empty if it has none. Damage is a ContractError."""
+    """Provenance attributes of a file or a feature store; empty if it has none. Damage raises a ContractError."""
     path = Path(path)
     if not path.exists():
         raise ContractError(absent(path))

@@ -1,4 +1,5 @@
-"""Provenance of files: stage, digest of the settings, versions and numerics, but no time, so that files are equal."""
+"""Provenance of files: stage, settings' digest, versions, numerics, but no time, so that equal runs give equal
+files."""
 
 import hashlib
 import json
@@ -45,7 +46,7 @@ def versions() -> dict[str, str]:
 
 
 def provenance(stage: str, settings: Any, **facts: str | int | None) -> dict[str, str]:
-    """Provenance attributes for a file, by the command that makes it, such as "responses", the slice of the
+    """Provenance attributes for a file: the command that makes it (`stage`), such as "responses", the slice of the
     configuration that it uses, and facts such as study, backbone, algorithm and step, unless they are None."""
     attributes = {"stage": stage, "digest": digest(settings), "settings": canonical(settings)}
     attributes["versions"] = canonical(versions())

@@ -1,4 +1,4 @@
-"""Files that come from elsewhere: their names, JSON lines, and the one sentence about a row that cannot be read."""
+"""Files that come from elsewhere: their names, JSON lines, and the error messages about rows that cannot be read."""
 
 import codecs
 import json
@@ -48,7 +48,7 @@ def entries(path: Path) -> Iterator[tuple[str, str, dict[str, Any]]]:
 
 
 def extended(text: str, added: Mapping[str, Any]) -> str:
-    """The text of a line (`entries`) with further fields, and its own as they are."""
+    """The text of a line (`entries`) with further fields appended; its own fields stay as they are."""
     return f"{text[:-1].rstrip()}, {json.dumps(added, ensure_ascii=False)[1:]}\n"
 
 
@@ -91,14 +91,14 @@ def reading(where: str, names: Mapping[str, str] | None = None) -> Iterator[None
 
 
 def regular(path: Path, kind: str) -> Path:
-    """The path of a file of a kind, such as "JSON lines"; what is none, such as a folder, is a ContractError."""
+    """The path of a file of a kind, such as "JSON lines". Raises a ContractError if it is no file, such as a folder."""
     if not is_file(path):
         raise ContractError(f"{path}: there is no such file of {kind}; check its path")
     return fetched(path)
 
 
 def fetched(path: Path) -> Path:
-    """The path of a file that holds its content; a ContractError says that git-lfs has left a pointer in its place."""
+    """The path of a file that holds its content. Raises a ContractError if git-lfs has left a pointer in its place."""
     with path.open("rb") as stream:
         if stream.read(len(_POINTER)) == _POINTER:
             raise ContractError(f"{path}: is a pointer of git-lfs and not the file itself; fetch it (git lfs pull)")
@@ -106,7 +106,7 @@ def fetched(path: Path) -> Path:
 
 
 def is_file(path: Path) -> bool:
-    """`Path.is_file`, which a name that is too long does not make fail."""
+    """Like `Path.is_file`, but False instead of an error for a name that is too long."""
     return os.path.isfile(path)  # noqa: PTH113
 
 
@@ -119,7 +119,7 @@ def shown(value: Any) -> str:
 
 
 def with_fields(rows: Iterable[tuple], place: int) -> tuple[dict[str, Any], Iterator[tuple]]:
-    """The fields of the first rows together, whose entry stands at this place of each, and all rows again."""
+    """The combined fields of the first rows, whose entry stands at index `place` of each, and all rows again."""
     rows, fields = iter(rows), {}
     first = list(islice(rows, _FIRST))
     for row in reversed(first):  # each field has the value of the first row that has it
@@ -128,7 +128,7 @@ def with_fields(rows: Iterable[tuple], place: int) -> tuple[dict[str, Any], Iter
 
 
 def listed(names: Any) -> str:
-    """Names with commas; those beyond the first twenty are counted."""
+    """Names joined by commas; those beyond the first twenty are counted."""
     names = [str(name) for name in names]
     more = f" and {len(names) - _SHOWN_NAMES:,} more" if len(names) > _SHOWN_NAMES else ""
     return ", ".join(names[:_SHOWN_NAMES]) + more

@@ -113,8 +113,8 @@ class WriteBehind:
 
 
 def leave_refused() -> bool:
-    """Let go of the folders in which this process has worked, after an error that its user has to mend, and say whether
-    one has work that is kept for the next run; a folder without finished work is deleted."""
+    """Release the folders in which this process has worked, after an error that its user has to mend, and say whether
+    one of them keeps work for the next run; a folder without finished work is deleted."""
     kept = False
     while _open:
         run = _open.pop()

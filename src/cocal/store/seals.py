@@ -20,7 +20,7 @@ BLANK = "seal:" + "0" * 64
 """Value of the attribute `SEAL` in a file that is not sealed yet."""
 _MARK = re.compile(rb"seal:[0-9a-f]{64}")
 _SEARCHED = 8 * 2**20
-"""Bytes at either end of a file in which its provenance lies."""
+"""Number of bytes at either end of a file in which its provenance is sought."""
 
 
 def seal(path: str | Path) -> None:
@@ -31,14 +31,14 @@ def seal(path: str | Path) -> None:
 
 
 def stated_seal(path: str | Path) -> str | None:
-    """The digest that a sealed file states, 64 hexadecimal digits, without a look at its content; None without one."""
+    """The digest that a sealed file states, 64 hexadecimal digits, without checking its content; None if unsealed."""
     with _mapped(path) as content:
         place = _place(content)
         return None if place is None else content[place + len("seal:") : place + len(BLANK)].decode()
 
 
 def check_seal(path: str | Path) -> bool:
-    """Compare a file with the digest that it states, and tell whether it states one; a ContractError says that a byte
+    """Compare a file with the digest that it states, and return whether it states one. Raises a ContractError if a byte
     has changed since."""
     with _mapped(path) as content:
         place = _place(content)
@@ -52,7 +52,7 @@ def check_seal(path: str | Path) -> bool:
 
 @contextmanager
 def _mapped(path: str | Path) -> Iterator[mmap.mmap | bytes]:
-    """The bytes of a file, which are not read before they are looked at."""
+    """The bytes of a file, mapped into memory so that only those that are used are read."""
     with Path(path).open("rb") as stream:
         if not stream.read(1):  # an empty file cannot be mapped
             yield b""

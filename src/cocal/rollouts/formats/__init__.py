@@ -15,11 +15,11 @@ FORMATS = (
     *(slime.FORMAT, trl.RECORDED, trl.FORMAT, verl.FORMAT),
     Format("JSON lines", lambda path, fields: path.suffix == ".jsonl", lines.read),
 )
-"""All formats in the order in which they are asked."""
+"""All formats in the order in which they are tried."""
 
 
 def format_of(path: Path) -> Format:
-    """The format of a file; a ContractError says that none has recognised it."""
+    """The format of a file. Raises a ContractError if no format recognises it."""
     fields: Collection[str] = ()
     if path.suffix == ".jsonl":
         fields = next(entries(path))[2].keys()

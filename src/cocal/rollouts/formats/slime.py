@@ -38,11 +38,11 @@ def files(folder: Path) -> dict[int, Path]:
 
 
 def read(path: Path, reward_key: str = "", ignored: Collection[str] = ()) -> list[Sample]:
-    """The samples of a dump; those that are no response to learn from say why they are left out.
+    """The samples of a dump; those that cannot be learnt from say why they are left out.
 
-    Where a reward is a dict, `reward_key` is its key of correctness; without one none is read. Masks are not read if
-    `loss_mask` is ignored.
-    A ContractError names file, sample, field and remedy where the dump or a sample is invalid.
+    If a reward is a dict, `reward_key` is the key of its correctness; without a key no reward is read. Masks are not
+    read if `loss_mask` is ignored. Raises a ContractError that names file, sample, field and remedy if the dump or a
+    sample is invalid.
     """
     content = _content(regular(path, "slime's dumps"))
     samples = content.get("samples") if isinstance(content, dict) else None

@@ -1,8 +1,8 @@
 """TRL's rollouts: tables that our trainer recorded (`step-00001.parquet`, contract RESPONSES), or those of TRL's own
 `log_completions` (`completions_00001.parquet`), which hold only text.
 
-TRL names its table by the number of updates after which it logged, and holds the completions of the latest generation
-there, be it of rollouts or of an evaluation. What reads Parquet is imported where it is used: scoring lines needs none.
+TRL names a table by the number of updates after which it logged it. It holds the completions of the latest generation,
+be it of rollouts or of an evaluation. Parquet's libraries are imported where used: scoring lines needs none.
 """
 
 import json
@@ -34,7 +34,7 @@ def files(folder: Path) -> dict[int, Path]:
 
 
 def read(path: Path, reward_key: str = "") -> list[Sample]:
-    """The samples of a table; of TRL's own, their reward in this column. A ContractError names file, row and column."""
+    """The samples of a table; `reward_key` is the reward of TRL's own. A ContractError names file, row and column."""
     from cocal.store.parquet import columns_of
 
     names = columns_of(path).names
@@ -61,7 +61,7 @@ def read(path: Path, reward_key: str = "") -> list[Sample]:
 
 
 def _reward_of(path: Path) -> str:
-    """The only column of TRL's own table that can be a reward. Several such columns, or none, are a ContractError."""
+    """The only column of TRL's own table that can be a reward. Raises a ContractError if there are several or none."""
     import pyarrow as pa
 
     from cocal.store.parquet import columns_of
@@ -152,4 +152,4 @@ RECORDED = Format(
     read=lambda path, reading, _: read(path, reading.label("rollout tables of CoCal") or "reward"),
     steps=files,
 )
-"""What a study, or the recording of a training with TRL, has written in the contract RESPONSES."""
+"""Tables that a study, or the recording of a training with TRL, has written in the contract RESPONSES."""

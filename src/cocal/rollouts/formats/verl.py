@@ -17,7 +17,7 @@ def read(path: Path, reading: Reading, notes: Counter) -> Iterator[Sample]:
     numbers = count()
 
     def session(row: tuple) -> str | int:
-        """The session of an output, which V1 names PROMPT_SESSION_OUTPUT; in V0, a number for each output."""
+        """The session of an output, which verl's V1 names PROMPT_SESSION_OUTPUT; in V0 each output is a session."""
         match = re.fullmatch(r"(.+_\d+)_\d+", str(row[2].get("uid")))
         return match[1] if match else next(numbers)
 

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 
 class RolloutCapture(GRPOTrainer if TYPE_CHECKING else object):
-    """Mixin for TRL's `GRPOTrainer`, before which it stands among the bases of a class.
+    """Mixin for TRL's `GRPOTrainer`, which it precedes among the bases of a class.
 
-    Where `_layers` names blocks, one teacher-forced pass over the exact token ids, under the policy that produced them
-    and in the precision of its update, gives the pooled states of the rollouts. The main process writes them.
+    If `_layers` names blocks, one teacher-forced pass over the exact token ids, under the policy that produced them and
+    in the precision of its update, gives the pooled states of the rollouts. The main process writes them.
     """
 
     _layers: tuple[int, ...] = ()
@@ -33,12 +33,12 @@ class RolloutCapture(GRPOTrainer if TYPE_CHECKING else object):
     _states_dtype: torch.dtype = torch.float32
     """Number format in which these states will be stored."""
     _generated: tuple[list, list | None] = ([], None)
-    """Response ids of this process's last rollouts, and masks of those that the policy wrote, if there are tools."""
+    """Response ids of this process's last rollouts, and masks of the policy's own tokens, if there are tools."""
     _rewards_of_step: torch.Tensor | Any = None
     _recorder: StepWriter | Any = None
     """Writer of rollouts and states in the main process; None in the others."""
     online: "OnlineLearner | None" = None
-    """The learner from the rollouts of each step, in the main process; None without one, and in the others."""
+    """Companions that learn from the rollouts of each step, in the main process; otherwise None."""
     states_seconds: float = 0.0
     """Seconds of the passes over states, and of companions that learn from them, since somebody set this to 0."""
 
@@ -63,7 +63,7 @@ class RolloutCapture(GRPOTrainer if TYPE_CHECKING else object):
             return rows
         # States travel as they are stored: those of a step of Qwen3-8B, all layers, take 1.2 GB in bfloat16.
         if self._layers:
-            form = {"dtype": self._states_dtype, "copy": True}  # without a copy, each row brings those of all along
+            form = {"dtype": self._states_dtype, "copy": True}  # without a copy, each row would carry the states of all
             rows = [row | {"states": torch.from_numpy(row["states"]).to(**form)} for row in rows]
         parts = [None] * count if self.accelerator.is_main_process else None
         torch.distributed.gather_object(rows, parts, dst=0)
@@ -75,7 +75,7 @@ class RolloutCapture(GRPOTrainer if TYPE_CHECKING else object):
     def _recorded(
         self, rows: list[dict], verdicts: Verdicts, rewards: Rewards, step: int, dataset: str, prompt_format="answer"
     ) -> "pd.DataFrame":
-        """The table of a step's gathered rollouts, once it is being written and companions have learnt from it."""
+        """Begin to write the table of a step's gathered rollouts, let companions learn from it, and return it."""
         sampled = sampled_rows(
             [row["completion"] for row in rows],
             [row["text"] for row in rows],

@@ -119,7 +119,7 @@ class RolloutRecording(RolloutCapture):
         return batch
 
     def _begin(self) -> None:
-        """Open or restore what records and learns; in the main process."""
+        """Open or restore the recorder and the learner, in the main process."""
         recording, resumed = self._recording, self.state.global_step > 0
         tables = sorted((self._folder / "rollouts").glob("step-*.parquet"))
         if tables and not resumed:
@@ -150,7 +150,7 @@ class RolloutRecording(RolloutCapture):
                 self.online.restore(self._resumed_from / STATE)
 
     def _load_optimizer_and_scheduler(self, checkpoint):
-        """As TRL does; the checkpoint may lie in another folder than that of the output."""
+        """Do as TRL does, and keep the checkpoint's folder, which need not lie in that of the output."""
         super()._load_optimizer_and_scheduler(checkpoint)
         if checkpoint is not None:  # versions of transformers before 5 call this without one, too
             self._resumed_from = Path(checkpoint)
