@@ -134,15 +134,6 @@ def listed(names: Any) -> str:
     return ", ".join(names[:_SHOWN_NAMES]) + more
 
 
-def in_bytes(count: float) -> str:
-    """A number of bytes in a unit that is easily read, such as 32 MiB."""
-    for unit in ("B", "KiB", "MiB"):
-        if count < 1024:
-            return f"{count:.4g} {unit}"
-        count /= 1024
-    return f"{count:,.4g} GiB"
-
-
 def normalised(question: str) -> str:
     """The question without differences in case and white space; questions with equal results count as the same."""
     return " ".join(question.lower().split())
