@@ -7,11 +7,14 @@ module that does its work is imported once its flags, the places that it writes 
 import argparse
 import importlib
 import os
+import re
 import signal
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from difflib import get_close_matches
+from itertools import takewhile
 from pathlib import Path
 
 from cocal import __version__
@@ -108,6 +111,8 @@ def _options(arguments: Sequence[str]) -> tuple[Command, argparse.Namespace]:
         of_command = parsers.add_parser(name, description=command.description or command.summary)
         if name == chosen:
             command.add_to(of_command)
+            if not (command.passes_on or command.ways):
+                _check_flags(of_command, arguments)
     if chosen and chosen not in OWN and not of_study:
         parser.error(f"{chosen!r} is none of {', '.join(OWN)}; the study's take `pip install . ./src` in a checkout")
     options, unknown = parser.parse_known_args(arguments)
@@ -116,6 +121,16 @@ def _options(arguments: Sequence[str]) -> tuple[Command, argparse.Namespace]:
     elif unknown:
         parser.error(f"unrecognized arguments: {' '.join(unknown)}")
     return commands[options.command], options
+
+
+def _check_flags(parser: argparse.ArgumentParser, words: Sequence[str]) -> None:
+    """End with an error if a command lacks a flag, and name the one that was probably meant; argparse would first miss
+    that one where it is required. Beginnings of flags count as flags."""
+    known = ["--help", *re.findall(r"--[\w-]+", parser.format_usage())]
+    for name in (word.partition("=")[0] for word in takewhile("--".__ne__, words) if word.startswith("--")):
+        if not any(flag.startswith(name) for flag in known):
+            near = get_close_matches(name, known, 1, cutoff=0.7)
+            parser.error(f"unrecognized arguments: {name}{f' (did you mean {near[0]}?)' if near else ''}")
 
 
 def _places(options: argparse.Namespace) -> list[Path]:

@@ -31,3 +31,18 @@ def test_a_flag_of_pairs_is_given_several_times_and_its_values_are_json_or_words
     ).value
     assert dict(given) == {"thinking": True, "mode": "so=2", "depth": 3, "end": ""}
     assert parser.parse_args([]).value == []
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("fit --model m --rollouts r --ouput c", "unrecognized arguments: --ouput (did you mean --output?)"),
+        ("score --stop=3 --model m", "unrecognized arguments: --stop\n"),
+        ("score --comp c -- --model", "the following arguments are required: --model"),  # begins --companion
+        ("digests --overwite", "unrecognized arguments: --overwite (did you mean --overwrite?)"),
+    ],
+)
+def test_a_mistyped_flag_is_named_before_what_is_missed(capsys, words, said):
+    with pytest.raises(SystemExit):
+        main(words.split())
+    assert said in capsys.readouterr().err
