@@ -14,9 +14,9 @@ from cocal.metrics.shown import UNDEFINED, metric_text
 from cocal.rollouts.format import Reading
 
 
-def _card(name: str, scored: Scored) -> HeldOut | None:
-    """The held-out quality on the companion's card. Raises a ContractError if another companion gave the confidences,
-    and logs a warning if the lines do not say which one did."""
+def _card(name: str, scored: Scored) -> dict[str, HeldOut]:
+    """The held-out quality on the companion's card, by what it is of. Raises a ContractError if another companion gave
+    the confidences, and logs a warning if the lines do not say which one did."""
     companion = Companion.from_pretrained(name)
     own = companion.identity()[:12]
     if others := [text for text in scored.companions if text.split()[:1] != [own]]:
@@ -26,14 +26,15 @@ def _card(name: str, scored: Scored) -> HeldOut | None:
         )
     if not scored.companions:
         logging.warning("%s: no line says which companion gave its confidence; it may be another one", scored.source)
-    return companion.config.held_out
+    config, stage = companion.config, ", last stage" if companion.config.held_out_all_steps else ""
+    return {f"on the companion's card{stage}": config.held_out} if config.held_out else {}
 
 
 def run_evaluate(options: argparse.Namespace) -> None:
     """Measure, write the report, and say the main numbers."""
     reading = Reading(fields=dict(options.field), correct_above=options.correct_above)
     scored = read(options.input, reading, options.name, options.beside)
-    card = None if options.companion is None else _card(options.companion, scored)
+    card = {} if options.companion is None else _card(options.companion, scored)
     settings = MetricSettings(resamples=options.resamples)
     numbers, beside = report(scored, options.output, settings, card)
     numbers = numbers.set_index("metric")

@@ -45,8 +45,9 @@ def run_score(options: argparse.Namespace) -> None:
         said = f"responses of {limit:,} tokens or more count as cut, where they do not say so (--max-response-length)"
         print(f"  {said}{more if scored.longer else ''}")
     metrics = companion.config.held_out.metrics if companion.config.held_out else ()
-    card = "".join(f", {metric.value:.3f} on the card" for metric in metrics if metric.metric == "mean_confidence")
-    print(f"  mean confidence {scored.mean:.3f}{card}")
+    stage = ", last stage" if companion.config.held_out_all_steps else ""
+    card = (f", {metric.value:.3f} on the card{stage}" for metric in metrics if metric.metric == "mean_confidence")
+    print(f"  mean confidence {scored.mean:.3f}{''.join(card)}")
     learnt = companion.config.rollouts
     doubts += [difference] if learnt and (difference := learnt.difference(scored.responses)) else []
     for doubt in doubts:

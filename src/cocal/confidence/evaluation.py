@@ -2,7 +2,7 @@
 
 import base64
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from html import escape
 from importlib.resources import files
@@ -76,7 +76,7 @@ def read(source: Path, reading: Reading, name: str = "confidence", others: Seque
     return scored
 
 
-def beside(scored: Scored, numbers: pd.DataFrame, card: HeldOut | None, settings: MetricSettings) -> list[str]:
+def beside(scored: Scored, numbers: pd.DataFrame, card: Mapping[str, HeldOut], settings: MetricSettings) -> list[str]:
     """Lines of a table that compares the confidence, which has these `numbers`, with other fields, the companion's card
     and `baselines` fitted out of fold to the same labels, and sentences about which is better. If it is known which
     responses were truncated, a second table has the others. Responses that lack one of the confidences are left out."""
@@ -106,7 +106,7 @@ def beside(scored: Scored, numbers: pd.DataFrame, card: HeldOut | None, settings
         kept = {title: other[part] for title, other in others.items()}
         whole, own = part.all() and valid.all(), (questions[part], confidence[part], correct[part])
         quality = quality_of(*own, kept, settings, numbers if whole else measured(*own, settings, PAIRED))
-        more = {"on the companion's card": card} if part.all() else {}
+        more = card if part.all() else {}
         lines += [f"{name.capitalize()}, {part.sum():,}:", "", *quality.table(more, own=scored.name)[2:], ""]
         if standing := quality.standing(scored.name):
             lines += [f"On {name} {standing}.", ""]
@@ -121,7 +121,7 @@ def beside(scored: Scored, numbers: pd.DataFrame, card: HeldOut | None, settings
 
 
 def report(
-    scored: Scored, output: Path, settings: MetricSettings | None = None, card: HeldOut | None = None
+    scored: Scored, output: Path, settings: MetricSettings | None = None, card: Mapping[str, HeldOut] | None = None
 ) -> tuple[pd.DataFrame, list[str]]:
     """Write `numbers.csv`, `reliability.csv`, `quality.pdf` and `.png`, and `index.html`, which needs no other file,
     all or none of them. Return the numbers (`measured`) and the lines of the comparison (`beside`)."""
@@ -130,7 +130,7 @@ def report(
     numbers = measured(questions, scored.confidence, scored.correct, settings)
     valid = ~np.isnan(scored.confidence)
     bins = reliability_bins(scored.confidence[valid], scored.correct[valid], settings.bins)
-    lines = beside(scored, numbers, card, settings)
+    lines = beside(scored, numbers, card or {}, settings)
     with together(output) as folder:
         write_text(folder / "numbers.csv", csv_text(numbers))
         write_text(folder / "reliability.csv", csv_text(bins))

@@ -147,6 +147,8 @@ def _within(folder: Path, depth: int = 0) -> list[Path]:
     if not paths and not depth:
         there = next((path for path in sorted(folder.rglob("*")) if _DATA.search(path.name) and is_file(path)), None)
         hint = "" if there is None else f"; unpack, convert or name {fetched(there).relative_to(folder)}"
+        if there and there.suffix in ENDINGS and there.parent != folder:
+            hint = f"; name a folder in it, such as {there.parent.relative_to(folder)}"
         raise ContractError(f"{folder}: the folder holds no rollouts (*.jsonl, *.parquet, *.pt){hint}")
     return paths
 

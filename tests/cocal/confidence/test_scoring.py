@@ -140,12 +140,14 @@ def test_what_the_card_does_not_say_is_warned_of(tmp_path, own, source, score, d
     companion = Companion.from_pretrained(own.companion)
     config, held = companion.config, companion.config.held_out
     for told, constant in ((False, 1.0), (True, 0.0)):  # Brier scores, of which the companion's is never the best
-        parts = {"held_out": held.model_copy(update={"constant": constant}), "held_out_all_steps": None}
+        other = held.model_copy(update={"constant": constant})
+        parts = {"held_out": other, "held_out_all_steps": None if told else other}
         parts |= {"asked": ""} if told else {}
         companion.config = config.model_copy(update={**parts, "held_out_complete": None})
         companion.save_pretrained(tmp_path / f"{told}")
         caplog.clear()
         assert score(source, companion=tmp_path / f"{told}") == 0
+        assert ("on the card, last stage" in capsys.readouterr().out) != told
         assert (UNKNOWN in caplog.text) == ("Not shown to be better than a constant on all" in caplog.text) == told
         rows = read_lines(tmp_path / "scored.jsonl")
         assert {row["confidence_learnt"] for row in rows} == {None if told else True}

@@ -46,5 +46,5 @@ def test_a_folder_of_other_files_is_told_what_to_do_with_them(tmp_path, name):
         find([tmp_path])
     lines(tmp_path / "a" / "b" / "1.jsonl", *answers())
     (tmp_path / name).unlink()
-    with pytest.raises(ContractError, match=r"; unpack, convert or name a/b/1.jsonl"):
+    with pytest.raises(ContractError, match=r"; name a folder in it, such as a/b$"):
         find([tmp_path])
