@@ -1,5 +1,6 @@
 """Jobs that share a process which has loaded their libraries (the executor of profiles/default)."""
 
+import os
 import shutil
 from contextlib import closing
 from threading import Timer
@@ -54,6 +55,7 @@ def test_a_worker_that_is_killed_fails_its_job_alone(tmp_path):
 
 def test_a_cluster_has_the_executor_of_its_profile(repository, monkeypatch):
     monkeypatch.chdir(repository)
+    monkeypatch.setattr(os, "environ", dict(os.environ))  # the profile writes the site's defaults into it
     _, options = parse_args(["--profile", "slurm", "--dry-run"])
     assert options.executor == "slurm", "profiles/default, which overrides every other profile, must name none"
 
