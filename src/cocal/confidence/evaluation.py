@@ -18,7 +18,7 @@ from cocal.confidence.scored import BOXED, Scored, read_scored
 from cocal.drawing.bins import legend_entries, plot_reliability
 from cocal.drawing.style import INK, LEGEND, SMALL_PRINT, TEXT_WIDTH, paper_style, save_figure
 from cocal.errors import ConfigError, ContractError
-from cocal.fitting.baselines import agreement, baselines, recalibrated
+from cocal.fitting.baselines import FLAG, agreement, baselines, recalibrated
 from cocal.fitting.config import CompanionConfig
 from cocal.fitting.held_out import LEAST_QUESTIONS, HeldOut
 from cocal.fitting.quality import measured, quality_of
@@ -103,7 +103,8 @@ def beside(scored: Scored, numbers: pd.DataFrame, card: Mapping[str, HeldOut], s
     if truncated is not None and truncated.any() and not truncated.all():
         parts["those that ended"] = ~truncated
     for name, part in parts.items():
-        kept = {title: other[part] for title, other in others.items()}
+        # that a response ended says one thing of all that did
+        kept = {title: other[part] for title, other in others.items() if title != FLAG or part.all()}
         whole, own = part.all() and valid.all(), (questions[part], confidence[part], correct[part])
         quality = quality_of(*own, kept, settings, numbers if whole else measured(*own, settings, PAIRED))
         more = card if part.all() else {}

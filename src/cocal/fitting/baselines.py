@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 FLAG, LENGTH, TOKENS = "cut or not", "length, recalibrated", "token probability, recalibrated"
 NUMBERS, GROUP = "four token numbers, recalibrated", "agreement of the group, recalibrated"
-"""Names of the baselines, on cards as in the published comparison; the length is the logarithm of the number of tokens,
-and the four numbers are `token_inputs` and the length."""
+"""Names of the baselines, on cards as in the published comparison; the length is the number of tokens and its
+logarithm, and the four numbers are `token_inputs` and this logarithm."""
 
 
 def baselines_of(
@@ -56,7 +56,7 @@ def baselines(
     """
     flag = [] if truncated is None else [truncated]
     columns = {} if truncated is None or truncated.all() or not truncated.any() else {FLAG: []}
-    columns[LENGTH] = [np.log(length)]
+    columns[LENGTH] = [np.log(length), length]  # a few short guesses bend a curve of the logarithm alone
     if tokens is not None:
         columns[TOKENS] = [tokens[:, 0]]
         if tokens.shape[1] >= TOKEN_INPUTS:

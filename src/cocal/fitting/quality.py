@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from cocal.fitting.baselines import FLAG
 from cocal.fitting.config import CompanionConfig
 from cocal.fitting.held_out import LEAST_COMPARED, LEAST_QUESTIONS, HeldOut, ResponseStatistics
 from cocal.metrics.bootstrap import centred_interval, generator_for, resampled_means, resampled_metrics
@@ -139,24 +140,25 @@ def measured_fields(
     settings, rows = config.spec.settings, experience.rows
     last, truncated = last_stage(experience, held_out), rows["truncated"].to_numpy()
 
-    def quality(chosen: np.ndarray) -> HeldOut:
+    def quality(chosen: np.ndarray, told: Mapping[str, np.ndarray] = others) -> HeldOut:
         held = rows[chosen]
         return quality_of(
             held["question"],
             confidence[chosen],
             held["correct"].to_numpy(),
-            {name: other[chosen] for name, other in others.items()},
+            {name: other[chosen] for name, other in told.items()},
             steps=(int(held["step"].min()), int(held["step"].max())) if experience.has_steps else None,
             truncated=float(held["truncated"].mean()) if experience.tells_truncated else None,
             seeds=settings.seeds,
             target=config.spec.usual_target,
         )
 
+    alike = {name: other for name, other in others.items() if name != FLAG}  # it says one thing of all of these
     stage, apart = rows[last], experience.tells_truncated and 0 < truncated[held_out].mean() < 1
     return {
         "held_out": quality(held_out & last),
         "held_out_all_steps": None if last[held_out].all() else quality(held_out),
-        "held_out_complete": quality(held_out & ~truncated) if apart else None,
-        "held_out_truncated": quality(held_out & truncated) if apart else None,
+        "held_out_complete": quality(held_out & ~truncated, alike) if apart else None,
+        "held_out_truncated": quality(held_out & truncated, alike) if apart else None,
         "rollouts": ResponseStatistics.of(stage["length"], stage["truncated"] if experience.tells_truncated else None),
     }

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from cocal.errors import ContractError, first_line
+from cocal.errors import ConfigError, ContractError, first_line
 from cocal.models.text import BY_FILE, of_its_file, template_fault, turn_end
 from cocal.models.weights import check_files, check_finite, check_read, check_whole, kind_of, stored
 from cocal.runtime.machine_errors import of_memory
@@ -50,7 +50,13 @@ def decoder_of(model: "PreTrainedModel") -> tuple["nn.Module", "nn.ModuleList"]:
 
 @contextmanager
 def evaluating(model: "nn.Module") -> Iterator[None]:
-    """Put a model into evaluation mode within the context, and restore the mode of each module afterwards."""
+    """Put a model into evaluation mode within the context, and restore the mode of each module afterwards. Raises
+    ConfigError if it is no model, but a tokenizer or a name, for instance."""
+    if not hasattr(model, "modules"):
+        raise ConfigError(
+            f"the model is a {type(model).__name__}, and must be a loaded language model, such as "
+            "AutoModelForCausalLM.from_pretrained gives; the tokenizer comes after it"
+        )
     modes = [(part, part.training) for part in model.modules()]
     model.eval()
     try:

@@ -11,7 +11,7 @@ from cocal_study.exhibits.typesetting.grid import Block, Grid
 from cocal_study.exhibits.typesetting.wording import LONG, SHORT, TIMES_DIFFER, counted, listed, said, times
 from cocal_study.planning.costs import Cost, Latency
 from cocal_study.planning.plan import generated_set, has_methods
-from cocal_study.planning.results import cost_file
+from cocal_study.planning.results import benchmark_file, cost_file
 
 _HEADS = {
     "training_llm": "LLM",
@@ -30,6 +30,14 @@ _WORK = {
     "latency": "inference",
 }
 """The work that the record of costs of each kind has measured."""
+
+
+_JOBS = {
+    "base_job": "pre-training of the base policy",
+    "answers_job": "answers of the final policy to the mathematical evaluation questions",
+    "states_job": "states of these answers",
+}
+"""Jobs beside the work of the table, whose times its caption has."""
 
 
 class Layout(StepLayout):
@@ -56,16 +64,39 @@ def of_study(study: Study, wrong: Mapping[str, int]) -> Iterator[TableExhibit]:
             "needs on top of the GRPO run, and states is the pass over the responses that reads what companions "
             f"learn from, CoCal's within the GRPO run and timed apart. {prompts}",
             layout=Layout(**of_main(study), generation_label=study.datasets[generated_set(study)].label),
-            inputs={kind: [cost_file(study.main_backbone, file)] for kind, file in zip(_WORK, files, strict=True)},
+            inputs={kind: [cost_file(study.main_backbone, file)] for kind, file in zip(_WORK, files, strict=True)}
+            | _jobs(study),
         )
 
 
+def _jobs(study: Study) -> dict[str, list[str]]:
+    """The benchmark files of the jobs of `_JOBS` that the study has."""
+    name, jobs = study.main_backbone, {}
+    if study.backbones[name].source == "pretraining":
+        jobs["base_job"] = [benchmark_file("backbone", name)]
+    if study.evaluation_sets("mathematics"):
+        answers = f"{name}-grpo-{study.policy.steps}-answer"
+        jobs["answers_job"] = [benchmark_file("responses", answers)]
+        jobs["states_job"] = [benchmark_file("features", answers)]
+    return jobs
+
+
 def prepare(
-    layout: Layout, *, training: Cost, sampling: Cost, fit: Cost, postcal_fit: Cost, latency: Latency
+    layout: Layout,
+    *,
+    training: Cost,
+    sampling: Cost,
+    fit: Cost,
+    postcal_fit: Cost,
+    latency: Latency,
+    base_job: float | None = None,
+    answers_job: float | None = None,
+    states_job: float | None = None,
 ) -> pd.DataFrame:
     """The times of the table in seconds, one row per method: columns method, training_llm, training_sampling,
     training_states, training_mlp, inference_llm, inference_mlp (float64; NaN where a method has no such cost, or it was
-    not timed). Inference is per question."""
+    not timed). Inference is per question. The columns base_job, answers_job and states_job repeat in each row the
+    seconds of whole jobs that all methods share."""
     policy, nothing = training.seconds, float("nan")
     generation, pool, prediction = latency.generation_seconds, latency.pool_seconds, latency.prediction_ms / 1000
     live, later = (part.states_seconds or nothing for part in (training, sampling))
@@ -74,14 +105,15 @@ def prepare(
         ("PostCal", policy, sampling.seconds, later, postcal_fit.seconds, generation, prediction),
         ("SelfConsis", policy, nothing, nothing, nothing, pool, nothing),
     ]
-    return pd.DataFrame(rows, columns=["method", *_HEADS])
+    jobs = {"base_job": base_job, "answers_job": answers_job, "states_job": states_job}
+    return pd.DataFrame(rows, columns=["method", *_HEADS]).assign(**jobs).astype(dict.fromkeys(jobs, float))
 
 
 def grid(numbers: pd.DataFrame, layout: Layout, **costs: Any) -> Grid:
     """Set the table; every column has the unit that suits its longest time."""
     if numbers["training_states"].isna().all():  # an imported training, whose states are read by a job of their own
         numbers = numbers.drop(columns="training_states")
-    columns = list(numbers.columns[1:])
+    columns = [name for name in _HEADS if name in numbers]
     printed = [times(list(numbers[name]), LONG if name.startswith("training") else SHORT) for name in columns]
     heads = [
         [name.partition("_")[0].capitalize() for name in columns],
@@ -118,5 +150,16 @@ def _caption(layout: Layout, costs: Mapping[str, Any]) -> str:
         f"batch, one response each, for SelfConsis {pool}; the companion, an MLP, "
         f"on one response at a time, {counted(latency.predictions, 'prediction')}.",
         f"Measured on {'; '.join(devices)}.",
+        _other_jobs(costs),
         TIMES_DIFFER,
     )
+
+
+def _other_jobs(costs: Mapping[str, Any]) -> str:
+    """The sentence on the jobs beside the work of the table; empty if there are none."""
+    timed = []
+    for kind, words in _JOBS.items():
+        if costs.get(kind) is not None:
+            unit, (shown,) = times([costs[kind]], LONG)
+            timed.append(f"{words} {shown} {unit}")
+    return f"Whole jobs that all methods share, with their start: {listed(timed)}." if timed else ""

@@ -1,12 +1,15 @@
 """Measured costs of parts of a study: wall-clock time and device, recorded by the job that did the work."""
 
+import csv
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TypeVar
 
+from cocal.errors import ContractError
 from cocal.runtime.numerics import processor
 from cocal.settings.base import Count, Model, Name, Positive
 from cocal.store import read_document, write_document
+from cocal.store.damage import absent, unreadable
 from cocal_study.config.parse import validate
 
 M = TypeVar("M", bound=Model)
@@ -86,3 +89,16 @@ def read_cost(path: Path, model: type[M]) -> M:
     """The cost in a file. Raises ContractError if the file is missing, is not JSON, or has changed since it was
     written, and ConfigError if it does not fit the model."""
     return validate(model, read_document(path), str(path))
+
+
+def job_seconds(path: Path) -> float:
+    """Wall-clock seconds of a whole job, its start included, as Snakemake has measured them (the column `s` of its
+    benchmark file). Of a job that was stopped and resumed, these are the seconds of its last run. Raises ContractError
+    if the file is missing or holds no such number."""
+    try:
+        with path.open(newline="") as file:
+            return float(next(csv.DictReader(file, delimiter="\t"))["s"])
+    except FileNotFoundError:
+        raise ContractError(absent(path)) from None
+    except (StopIteration, KeyError, TypeError, ValueError) as error:
+        raise ContractError(unreadable(path, "benchmark file", error)) from None

@@ -15,7 +15,7 @@ from cocal import Companion
 from cocal.cli import main
 from cocal.companion.companions import load_companions, save_companions
 from cocal.companion.settings import CompanionSettings
-from cocal.errors import ContractError
+from cocal.errors import ConfigError, ContractError
 from cocal.features.store import open_features
 from cocal.rollouts import encoding
 from cocal.store import read_frame, write_frame
@@ -165,6 +165,16 @@ def test_a_companion_of_another_model_is_refused(fitted, micro_policy):
     message = r"the model's hidden width is 32, but the companion reads .* of other, where"
     with pytest.raises(ContractError, match=message):
         other.score(*micro_policy, ["1 + 1"], ["2"])
+
+
+def test_a_tokenizer_or_a_name_in_the_place_of_the_model_is_refused(fitted, micro_policy):
+    model, tokenizer = micro_policy
+    with pytest.raises(
+        ConfigError, match=r"^the model is a \w*Tokenizer\w*, and must be a loaded language model, such as"
+    ):
+        fitted.score(tokenizer, model, ["1 + 1"], ["2"])
+    with pytest.raises(ConfigError, match=r"^the model is a str, and must"):
+        Companion.fit("Qwen/Qwen3-8B", tokenizer, "rollouts")
 
 
 @pytest.mark.parametrize("given", [("", "2"), (" ", "2"), ("1 + 1", ""), ([5, 900], [6]), ([], [6]), ([5], ["a"])])

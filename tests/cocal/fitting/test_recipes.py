@@ -235,7 +235,7 @@ def test_baselines_are_logistic_regressions_out_of_fold():
     agreed, length = draw.random(300) + 1.5 * correct, draw.integers(3, 40, 300) + 20 * ~correct
     tokens = draw.random((300, TOKEN_INPUTS)) + correct[:, None] * [0.5, 0.1, 0.9]
     found = baselines(correct, fold, cut, length, tokens, agreed)
-    columns = {TOKENS: [tokens[:, 0], cut], GROUP: [agreed, cut], FLAG: [cut], LENGTH: [np.log(length), cut]}
+    columns = {TOKENS: [tokens[:, 0], cut], GROUP: [agreed, cut], FLAG: [cut], LENGTH: [np.log(length), length, cut]}
     columns[NUMBERS] = [*tokens.T, np.log(length), cut]
     assert {*found} == {*columns}
     for name, some in columns.items():

@@ -2,10 +2,11 @@
 
 import pytest
 
+from cocal.errors import ContractError
 from cocal_study.exhibits import cost
 from cocal_study.exhibits.typesetting.latex import latex
 from cocal_study.exhibits.typesetting.wording import LONG, SHORT, ratios, times
-from cocal_study.planning.costs import Cost
+from cocal_study.planning.costs import Cost, job_seconds
 from sample_tables import CPU, GPU, cost_layout, costs, latency
 
 NOTHING = float("nan")
@@ -55,6 +56,31 @@ def test_passes_over_states_are_shown_apart():
 def test_how_many_questions_were_asked_for_pools_is_told():
     assert "each to 40 of them; the companion" in cost_tex(costs(latency=latency(pool_questions=40)))
     assert "each; the companion" in cost_tex(costs())
+
+
+def test_whole_jobs_that_methods_share_are_told_in_their_own_units(tmp_path):
+    jobs = {
+        "base_job": 5460.0,
+        "answers_job": 96.3,
+        "states_job": job_seconds(timed_job(tmp_path, "s\th:m:s\n7.25\t-\n")),
+    }
+    text = cost_tex(costs(**jobs))
+    assert "with their start: pre-training of the base policy 1.52 h, answers of the final policy" in text
+    assert "evaluation questions 1.60 min and states of these answers 7.25 s. " in text
+    numbers = cost.prepare(cost_layout(), **costs(**jobs))
+    assert {name: set(numbers[name]) for name in jobs} == {name: {seconds} for name, seconds in jobs.items()}
+    assert "Whole jobs" not in cost_tex(costs())
+
+
+@pytest.mark.parametrize("content", ["s\th:m:s\n", "h:m:s\n0:00:07\n", "s\nNA\n"])
+def test_a_benchmark_file_without_seconds_is_refused(tmp_path, content):
+    with pytest.raises(ContractError, match=r"job\.tsv: not a readable benchmark file"):
+        job_seconds(timed_job(tmp_path, content))
+
+
+def timed_job(folder, content: str):
+    (file := folder / "job.tsv").write_text(content)
+    return file
 
 
 def test_several_devices_are_told_apart():

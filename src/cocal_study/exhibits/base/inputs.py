@@ -20,7 +20,7 @@ from cocal_study.evidence.claims import read_claims
 from cocal_study.evidence.published import read_published
 from cocal_study.exhibits.base.exhibit import COMPANIONS, GATHERED, OF_REPOSITORY, Layout, StepLayout, needed, reads
 from cocal_study.methods.recalibration.calibrators import Fits
-from cocal_study.planning.costs import Cost, Latency, read_cost
+from cocal_study.planning.costs import Cost, Latency, job_seconds, read_cost
 from cocal_study.provenance.lineage import Product, Source, descent, trace
 from cocal_study.store.contracts import PREDICTIONS, PREQUENTIAL, QUESTIONS
 from cocal_study.store.datasets import read_dataset
@@ -50,6 +50,7 @@ READERS: dict[str, Callable[[Path], Any]] = {
     **dict.fromkeys(GATHERED, read_numbers),
     "replicates": partial(read_numbers, columns=("claim", "source", "score", "case", "margin")),
     **dict.fromkeys(("training", "sampling", "fit", "postcal_fit"), partial(read_cost, model=Cost)),
+    **dict.fromkeys(("base_job", "answers_job", "states_job"), job_seconds),
 }
 """The reader of each kind of file; docs/architecture.md has a table of what exhibits are given."""
 
