@@ -70,7 +70,9 @@ def run_monitor(options: argparse.Namespace) -> None:
     scored = companion.score(policy.model, policy.tokenizer, *ids, target=options.target, batch_tokens=tokens)
     confidence = cast(np.ndarray, scored)  # no trajectories were asked for
     settings = MetricSettings(resamples=options.resamples)
-    metrics = measured(rows["question"], confidence, rows["correct"].to_numpy(), settings).set_index("metric")
+    metrics = measured(rows["question"], confidence, rows["correct"].to_numpy(), settings, [*WATCHED]).set_index(
+        "metric"
+    )
     line = {"checkpoint": checkpoint.name, "step": step, "responses": len(rows)}
     line["questions"] = rows["question"].nunique()
     left, doubtful = [], []

@@ -85,7 +85,12 @@ def recalibrated(numbers: np.ndarray, correct: np.ndarray, fold: np.ndarray) -> 
             value = np.logaddexp(0, logit).sum() - label @ logit + at[1:] @ at[1:] / 2
             return value, np.array([error.sum(), *(error @ known + at[1:])])
 
-        at = minimize(loss, np.zeros(1 + inputs.shape[1]), jac=True).x
+        def curvature(at: np.ndarray, known: np.ndarray = inputs[train]):
+            right = 1 / (1 + np.exp(-(known @ at[1:] + at[0])))
+            columns = np.column_stack([np.ones(len(known)), known])
+            return columns.T @ (columns * (right * (1 - right))[:, None]) + np.diag([0.0, *np.ones(known.shape[1])])
+
+        at = minimize(loss, np.zeros(1 + inputs.shape[1]), jac=True, hess=curvature, method="trust-exact").x
         confidence[fold == k] = 1 / (1 + np.exp(-(inputs[fold == k] @ at[1:] + at[0])))
     return confidence
 

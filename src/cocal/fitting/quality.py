@@ -12,7 +12,7 @@ from cocal.fitting.config import CompanionConfig
 from cocal.fitting.held_out import LEAST_COMPARED, LEAST_QUESTIONS, HeldOut, ResponseStatistics
 from cocal.metrics.bootstrap import centred_interval, generator_for, resampled_means, resampled_metrics
 from cocal.metrics.calibration import evaluate, reliability_bins
-from cocal.metrics.scores import ALL, LEAST, MOST, Sample, scores
+from cocal.metrics.scores import ALL, LEAST, MOST, PAIRED, Sample, scores
 from cocal.metrics.settings import MetricSettings
 from cocal.rollouts.experience import Experience
 
@@ -52,7 +52,7 @@ def measured(
     settings = settings or MetricSettings()
     names, place = np.unique(np.asarray(questions, dtype=object).astype(str), return_inverse=True)
     measures = evaluate(confidence, ~np.isnan(confidence), correct, settings.bins)
-    measures |= scores(confidence, correct, settings.bins)
+    measures |= scores(confidence, correct, settings.bins, metrics)
     values = np.array([measures[name] for name in metrics])
     resampled = resampled_metrics(
         [Sample(place, confidence, correct)],
@@ -84,14 +84,15 @@ def quality_of(
     Args:
         questions, confidence, correct, settings: See `measured`.
         others: float64 (n,), each of the others by its name.
-        table: The result of `measured` for these, if it is already known.
+        table: The result of `measured` for these, if it is already known; by default that of the metrics `PAIRED`,
+            since the others take longer than a fit where there are hundreds of thousands of responses.
         stated: Further fields of `HeldOut`.
     """
     settings = settings or MetricSettings()
     ends = _differences(questions, confidence, [*others.values()], correct, settings)
     each = zip(others.items(), ends, strict=True)
     return HeldOut.of(
-        measured(questions, confidence, correct, settings) if table is None else table,
+        measured(questions, confidence, correct, settings, PAIRED) if table is None else table,
         bins=reliability_bins(confidence, correct, settings.bins).query("count > 0").to_dict("records"),
         responses=len(correct),
         questions=len({*questions}),

@@ -14,6 +14,10 @@ import numpy as np
 
 COVERAGES = {"accuracy_at_50": 0.5, "accuracy_at_80": 0.8}
 """Coverages at which the accuracy is a metric, by its name."""
+_CELLS = 1 << 21
+"""Number of counts, of responses times resamples, that are held at a time, as far as `_LEAST` allows."""
+_LEAST = 64
+"""Number of resamples that are held at a time at least; of a handful, sums may be rounded in another order."""
 
 
 @dataclass(frozen=True)
@@ -37,15 +41,24 @@ class Ordered:
         starts = np.flatnonzero(np.r_[True, confidence[1:] != confidence[:-1]])
         return cls(question[order], ~correct[order], starts, confidence[starts])
 
+    def metrics(self, counts: np.ndarray, bins: int | None = None) -> dict[str, np.ndarray]:
+        """The AUROC of every resample, float64 [resamples], by its name, and with a number of bins all others of
+        the order, too. Resamples are counted as in `counted`, a few at a time, which is many times as fast as all."""
+        width = max(_LEAST, _CELLS // len(self.question))
+        blocks = np.array_split(counts, max(1, round(counts.shape[1] / width)), axis=1)
+        found = [self.counted(np.ascontiguousarray(block)).metrics(bins) for block in blocks]
+        return {name: np.concatenate([of_block[name] for of_block in found]) for name in found[0]}
+
     def counted(self, counts: np.ndarray) -> "Counted":
         """Count each group's responses in each resample, given its questions' counts, int32 [questions, resamples]."""
         number, wrong = counts[self.question], counts[self.question[self.wrong]]
         group = np.repeat(np.arange(len(self.starts)), np.diff(self.starts, append=len(self.question)))
         holding, first = np.unique(group[self.wrong], return_index=True)
+        numbers, wrongs = _cumulative(number), _cumulative(wrong)
         if len(self.starts) < len(self.question):
-            number = np.add.reduceat(number, self.starts, axis=0)
-            wrong = np.add.reduceat(wrong, first, axis=0) if len(first) else wrong
-        return Counted(self.confidence, holding, number, wrong, _cumulative(number), _cumulative(wrong))
+            numbers, wrongs = numbers[np.append(self.starts, len(number))], wrongs[np.append(first, len(wrong))]
+            number, wrong = np.diff(numbers, axis=0), np.diff(wrongs, axis=0)
+        return Counted(self.confidence, holding, number, wrong, numbers, wrongs)
 
 
 @dataclass(frozen=True)
@@ -62,6 +75,16 @@ class Counted:
     numbers: np.ndarray
     wrongs: np.ndarray
     """int32, the cumulative sums of both, with one row more."""
+
+    def metrics(self, bins: int | None) -> dict[str, np.ndarray]:
+        """See `Ordered.metrics`."""
+        values = {"auroc": self.auroc()}
+        if bins:
+            values |= {"adaptive_ece": self.adaptive_ece(bins), "aurc": self.aurc()}
+            values |= {"augrc": self.augrc(values["auroc"]), "prr": self.prr(values["aurc"])}
+            for name, coverage in COVERAGES.items():
+                values[name] = (1 - self.risk_at(coverage)).clip(0.0, 1.0)
+        return values
 
     def auroc(self) -> np.ndarray:
         """The share of pairs of a correct and a wrong response in which the correct one has the higher confidence,

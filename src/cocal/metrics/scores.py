@@ -234,30 +234,26 @@ class Prepared:
             values["accuracy"] = correct / n
             values["mean_confidence"] = confidence / valid
             values["ece"] = np.abs(gap).sum(axis=0) / valid
-            counted = self.ordered.counted(by_question) if self.ordered else None
-            if counted:
-                values["auroc"] = counted.auroc()
+            more = not set(names) <= {*PAIRED, WITHIN}
+            if self.ordered:
+                values |= self.ordered.metrics(by_question, self.bins if more else None)
             values["brier"], values["log_loss"] = squared / valid, logarithmic / valid
             values[WITHIN] = won / pairs
-            if not set(names) <= {*PAIRED, WITHIN}:
+            if more:
                 parts = ("brier_reliability", "brier_resolution", "brier_uncertainty")
                 values |= zip(parts, parts_of_brier(number, right, gap), strict=True)
-                if counted:
-                    values["adaptive_ece"] = counted.adaptive_ece(self.bins)
-                    values["aurc"], values["augrc"] = counted.aurc(), counted.augrc(values["auroc"])
-                    values["prr"] = counted.prr(values["aurc"])
-                    for name, coverage in COVERAGES.items():
-                        values[name] = (1 - counted.risk_at(coverage)).clip(0.0, 1.0)
+                if self.ordered:
                     values["smooth_ece"] = self.smooth.errors(counts)
         undefined = np.full(len(counts), np.nan)
         return np.stack([values.get(name, undefined) for name in names], axis=1)
 
 
-def scores(confidence: np.ndarray, correct: np.ndarray, bins: int) -> dict[str, float]:
+def scores(confidence: np.ndarray, correct: np.ndarray, bins: int, names: Sequence[str] = ALL) -> dict[str, float]:
     """Compute the `SCORES` of responses from their confidence, float64 [n] in [0, 1] or NaN, their correctness, bool
-    [n], and the number of bins of the parts of the Brier score and of the adaptive calibration error.
+    [n], and the number of bins of the parts of the Brier score and of the adaptive calibration error; of `names` alone,
+    if these are given.
     """
     n = len(correct)
     prepared = Prepared.of(Sample(np.arange(n), confidence, correct), n, bins)
-    (values,) = prepared.metrics(np.ones((1, n)), np.ones((n, 1), dtype=np.int32), ALL)
-    return {name: float(value) for name, value in zip(ALL, values, strict=True) if name in SCORES}
+    (values,) = prepared.metrics(np.ones((1, n)), np.ones((n, 1), dtype=np.int32), names)
+    return {name: float(value) for name, value in zip(names, values, strict=True) if name in SCORES}
