@@ -236,8 +236,9 @@ class Encoder:
         elif left := [role for role in sorted(roles) if not writes(self._tokenizer, role, self._written)]:
             wrong = f"the template leaves out what the {left[0]} says; give prompt_ids, or --ignore {left[0]}"
         else:
+            tools = {"tools": sample.tools} if sample.tools else {}
             try:
-                return self._rendered(messages, self.reading.thinking, sample.tools, sample.template_fields)
+                return self._rendered(messages, self.reading.thinking, {**(sample.template_fields or {}), **tools})
             except Exception as error:  # templates are programs: some refuse a role, or two messages of one role
                 wrong = f"the chat template refuses the chat ({first_line(error)}); correct or delete the row"
         raise ContractError(f"{sample.where}: {wrong}")
@@ -344,13 +345,9 @@ class Encoder:
         except Exception:  # templates are programs
             return ""
 
-    def _rendered(
-        self, messages: Sequence[Mapping[str, Any]], thinking: bool, tools: Any = None, fields: Any = None
-    ) -> str:
-        more = {**self.reading.template_fields, **(fields or {})}
-        within = more.pop("tools", None)
-        tools = tools or within
-        return render(self._tokenizer, messages, thinking, self.reading.template, tools, more)
+    def _rendered(self, messages: Sequence[Mapping[str, Any]], thinking: bool, fields: Any = None) -> str:
+        fields = {**self.reading.template_fields, **(fields or {})}
+        return render(self._tokenizer, messages, thinking, self.reading.template, fields)
 
     def _ids(self, text: str, whole: bool = False) -> list[int]:
         """The ids of a text. If it is whole, those with which the tokenizer begins texts come first, but not twice."""
