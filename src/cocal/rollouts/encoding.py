@@ -67,6 +67,11 @@ class Encoder:
     def __post_init__(self):
         self._tokenizer = tokenizer = self.policy.tokenizer
         self._untemplated = self.reading.template == ""
+        self._written = str(tokenizer.chat_template if self.reading.template is None else self.reading.template)
+        self._reads = template_fields(self._written)
+        """The chat template, as it is written, and the names of the values that it reads."""
+        self.values: dict[str, Any] = {"enable_thinking": self.reading.thinking, **self.reading.template_fields}
+        """What the template is given beside messages and tools."""
         self._known: dict[tuple, tuple[np.ndarray, Origin]] = {}
         self._tokens, self._texts_end = {*tokenizer.get_vocab()}, False
         self._told: set[str] = set()  # problems that were warned of
@@ -90,13 +95,12 @@ class Encoder:
 
     def check_wishes(self) -> None:
         """Raise a ConfigError if the template does not read the thinking mode or the values that are given."""
-        template = self._written
         names = [name for name in self._reads if name != "enable_thinking"]
         instead = f"; it reads {', '.join(names)} (--template-field NAME=VALUE)" if names else ""
         if self.reading.thinking and not (self._replies and self._replies.knows_thinking):
             raise ConfigError(f"--thinking changes nothing in this chat template{instead}; leave it out")
         for name in self.reading.template_fields:
-            if not re.search(rf"\b{re.escape(name)}\b", template):
+            if not re.search(rf"\b{re.escape(name)}\b", self._written):
                 raise ConfigError(f"--template-field {name}: the chat template reads no such value{instead}")
 
     def encode(self, samples: Sequence[Sample], strict: bool = False) -> list[Encoded]:
@@ -258,11 +262,6 @@ class Encoder:
             return None
         return Replies(self._tokenizer, self._written, self._rendered, self.reading.thinking)
 
-    @property
-    def values(self) -> dict[str, Any]:
-        """What the template is given beside messages and tools."""
-        return {"enable_thinking": self.reading.thinking, **self.reading.template_fields}
-
     @cached_property
     def _mode(self) -> str:
         """What lets the template think, in words."""
@@ -270,16 +269,6 @@ class Encoder:
             return "--thinking"
         names = ", ".join(self._reads)
         return f"--template-field NAME=VALUE (it reads {names})" if names else "exact ids (prompt_ids)"
-
-    @cached_property
-    def _reads(self) -> list[str]:
-        """Names of the values that the template reads."""
-        return template_fields(self._written)
-
-    @property
-    def _written(self) -> str:
-        """The chat template, as it is written."""
-        return str(self._tokenizer.chat_template if self.reading.template is None else self.reading.template)
 
     @cached_property
     def _asking(self) -> str:
