@@ -80,9 +80,7 @@ def experience_of(samples: Iterator[Sample], encoder: Encoder, notes: Counter | 
             "were sampled"
         )
     cuts, asks = _limits(rows, limit)
-    said.append(cuts)
-    said.append(_sizes(groups.size()))
-    said += repeated
+    said += [cuts, _sizes(groups.size()), *repeated]
     learnt = rows.drop(columns=["where", "file", "tells_truncated", "label"])
     raw = {origin for origin, _ in origins} == {"text"}
     told = limit is not None or bool(rows["tells_truncated"].all())

@@ -57,13 +57,9 @@ class RolloutFiles:
     def _samples(self, reading: Reading, notes: Counter) -> Iterator[Sample]:
         for path, step in self.files:
             for sample in self.kind.read(path, reading, notes):
-                if sample.step is not None:
-                    yield sample
-                    continue
-                group = sample.group  # which is numbered anew in every file
-                group = group if group is None or sample.left_out else f"{path} {group}"
+                group = None if sample.group is None else f"{path} {sample.group}"  # numbered anew in every file
                 of_file = {"step": step, "file": str(path) if step is None else None, "group": group}
-                yield sample.model_copy(update=of_file)
+                yield sample if sample.step is not None else sample.model_copy(update=of_file)
 
 
 def learnable(samples: Iterable[Sample], reading: Reading, notes: Counter, source: str) -> Iterator[Sample]:
