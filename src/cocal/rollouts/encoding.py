@@ -157,6 +157,7 @@ class Encoder:
         end, begun = replies.ending(row), said or self._tokenizer.decode(row.response[:_HEADED])
         within = self._markers.search(asked) if self._markers and chat else None
         bare = row.origin in ("ids", "template") and not any(text.strip() in end for text in self._headers)
+        unopened = replies.unopened(sample, row) if row.origin in ("chat", "restored") else None
         lacks = said and row.origin != "text" and not any(token in said for token in replies.special)
         if closely:
             close = replies.opened(end) or (replies.thinks if chat else None)
@@ -167,9 +168,7 @@ class Encoder:
             _RENDERED: within and within[0],
             _BARE: end[-30:] if bare and self._headers else None,
             _UNMARKED: replies.plain(sample.prompt, row) if isinstance(sample.prompt, str) else None,
-            _THINKS.format("{}", self._mode): replies.unopened(sample, row)
-            if row.origin in ("chat", "restored")
-            else None,
+            _THINKS.format("{}", self._mode): unopened,
             _LACKING: " and ".join(replies.special) or None if lacks else None,
         }
 
@@ -293,8 +292,6 @@ class Encoder:
     def _headers(self) -> list[str]:
         """The texts that the template writes between a message and the response, in both modes, and what follows each
         beginning of a line or marker in them, the longest first."""
-        if self._untemplated:
-            return []
         texts = [self._rendered(_messages(["user"], [_USER]), mode) for mode in (True, False)]
         ends = [text.rpartition(_USER)[2] for rendered in texts for text in (rendered, self._plain(rendered))]
         starts = re.compile(f"^|{self._markers.pattern}" if self._markers else "^", re.MULTILINE)
