@@ -259,7 +259,7 @@ class Encoder:
     def _replies(self) -> Replies | None:
         if self._untemplated:
             return None
-        return Replies(self._tokenizer, self._written, self._rendered, self.reading.thinking)
+        return Replies(self._tokenizer, self._written, self._tried, self.reading.thinking)
 
     @cached_property
     def _mode(self) -> str:
@@ -301,8 +301,8 @@ class Encoder:
     def _readings(self, messages: list[dict[str, str]], thinking: bool) -> Iterator[list[dict[str, str]]]:
         """The chats that a text without special tokens may come from. If the last message has what the template writes
         between turns, it is first split into these turns; then the messages are given as they are."""
-        plain = self._shown(["user", "assistant", "user"], [_USER, _SYSTEM, _USER], thinking)
-        _, _, rest = plain.partition(_USER)
+        talk = _messages(["user", "assistant", "user"], [_USER, _SYSTEM, _USER])
+        _, _, rest = self._plain(self._tried(talk, thinking)).partition(_USER)
         asked, _, rest = rest.partition(_SYSTEM)
         replied = rest.partition(_USER)[0]
         if asked.strip() and replied.strip():
@@ -318,16 +318,16 @@ class Encoder:
         forms = []
         for thinking in (self.reading.thinking, not self.reading.thinking):
             for roles, contents in ((("user",), [_USER]), (("system", "user"), [_SYSTEM, _USER])):
-                plain = self._shown(roles, contents, thinking)
+                plain = self._plain(self._tried(_messages(roles, contents), thinking))
                 if all(content in plain for content in contents):
                     pattern = re.escape(plain).replace(_SYSTEM, "(.*?)").replace(_USER, "(.*)")
                     forms.append((re.compile(pattern, re.DOTALL), roles, thinking))
         return forms
 
-    def _shown(self, roles: Sequence[str], contents: Sequence[str], thinking: bool) -> str:
-        """A chat without its special tokens; empty where the template refuses a reply or a system message."""
+    def _tried(self, messages: Sequence[Mapping[str, Any]], thinking: bool) -> str:
+        """The text of a chat; empty where the template refuses a reply, one in parts, or a system message."""
         try:
-            return self._plain(self._rendered(_messages(roles, contents), thinking))
+            return self._rendered(messages, thinking)
         except Exception:  # templates are programs
             return ""
 
