@@ -124,7 +124,9 @@ def find(places: Sequence[Path]) -> RolloutFiles:
     if not alone:
         read = {*files, *(path.resolve() for path in evaluated)}
         beside = {path.resolve() for folder in {path.parent for path in read} for path in folder.iterdir()}
-        beside |= {path.resolve() for place in each if not is_file(place) for path in _apart(place)}
+        below = (path for place in each if not is_file(place) for path in place.glob("*/*"))
+        below = (path for path in below if path.suffix in (".jsonl", ".parquet"))
+        beside |= {path.resolve() for path in below if not _is_searched(path.parent.name)}
         left = sorted(path for path in beside - read if _DATA.search(path.name) and path.suffix != ".json")
         if left:  # .json holds settings
             logging.warning("files beside the rollouts are not read: %d, such as %s", len(left), left[0])
@@ -152,12 +154,6 @@ def _within(folder: Path, depth: int = 0) -> list[Path]:
 def _is_searched(name: str) -> bool:
     """Whether the name of a folder tells of rollouts, of a training or of an evaluation."""
     return bool(_WITHIN.fullmatch(name) or EVALUATION.search(name))
-
-
-def _apart(folder: Path) -> list[Path]:
-    """Files that may hold rollouts in those folders of a folder that are not searched."""
-    files = (file for ending in (".jsonl", ".parquet") for file in folder.glob(f"*/*{ending}"))
-    return [file for file in files if not _is_searched(file.parent.name)]
 
 
 def _is_evaluation(path: Path, place: Path) -> bool:
