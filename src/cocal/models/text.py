@@ -48,18 +48,12 @@ def render(
     messages: Sequence[Mapping[str, Any]],
     thinking: bool = False,
     template: str | None = None,
-    tools: list[Any] | None = None,
     fields: Mapping[str, Any] | None = None,
 ) -> str:
     """The text of a chat up to the beginning of the response, in thinking mode if `thinking` and the template knows it.
-    The template also gets the `tools` and the `fields`."""
-    more = {"enable_thinking": thinking, **(fields or {})}
-    return tokenizer.apply_chat_template(
-        [dict(message) for message in messages],
-        tools=tools,
-        chat_template=template,
-        **{**more, "add_generation_prompt": True, "tokenize": False},
-    )
+    The template also gets the `fields`, such as the tools."""
+    given = {"enable_thinking": thinking, **(fields or {}), "add_generation_prompt": True, "tokenize": False}
+    return tokenizer.apply_chat_template([dict(message) for message in messages], chat_template=template, **given)
 
 
 def template_fields(template: str) -> list[str]:

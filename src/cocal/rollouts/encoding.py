@@ -67,6 +67,11 @@ class Encoder:
     def __post_init__(self):
         self._tokenizer = tokenizer = self.policy.tokenizer
         self._untemplated = self.reading.template == ""
+        self._written = str(tokenizer.chat_template if self.reading.template is None else self.reading.template)
+        self._reads = template_fields(self._written)
+        """The chat template, as it is written, and the names of the values that it reads."""
+        self.values: dict[str, Any] = {"enable_thinking": self.reading.thinking, **self.reading.template_fields}
+        """What the template is given beside messages and tools."""
         self._known: dict[tuple, tuple[np.ndarray, Origin]] = {}
         self._tokens, self._texts_end = {*tokenizer.get_vocab()}, False
         self._told: set[str] = set()  # problems that were warned of
@@ -90,13 +95,12 @@ class Encoder:
 
     def check_wishes(self) -> None:
         """Raise a ConfigError if the template does not read the thinking mode or the values that are given."""
-        template = self._written
         names = [name for name in self._reads if name != "enable_thinking"]
         instead = f"; it reads {', '.join(names)} (--template-field NAME=VALUE)" if names else ""
         if self.reading.thinking and not (self._replies and self._replies.knows_thinking):
             raise ConfigError(f"--thinking changes nothing in this chat template{instead}; leave it out")
         for name in self.reading.template_fields:
-            if not re.search(rf"\b{re.escape(name)}\b", template):
+            if not re.search(rf"\b{re.escape(name)}\b", self._written):
                 raise ConfigError(f"--template-field {name}: the chat template reads no such value{instead}")
 
     def encode(self, samples: Sequence[Sample], strict: bool = False) -> list[Encoded]:
@@ -153,6 +157,7 @@ class Encoder:
         end, begun = replies.ending(row), said or self._tokenizer.decode(row.response[:_HEADED])
         within = self._markers.search(asked) if self._markers and chat else None
         bare = row.origin in ("ids", "template") and not any(text.strip() in end for text in self._headers)
+        unopened = replies.unopened(sample, row) if row.origin in ("chat", "restored") else None
         lacks = said and row.origin != "text" and not any(token in said for token in replies.special)
         if closely:
             close = replies.opened(end) or (replies.thinks if chat else None)
@@ -163,9 +168,7 @@ class Encoder:
             _RENDERED: within and within[0],
             _BARE: end[-30:] if bare and self._headers else None,
             _UNMARKED: replies.plain(sample.prompt, row) if isinstance(sample.prompt, str) else None,
-            _THINKS.format("{}", self._mode): replies.unopened(sample, row)
-            if row.origin in ("chat", "restored")
-            else None,
+            _THINKS.format("{}", self._mode): unopened,
             _LACKING: " and ".join(replies.special) or None if lacks else None,
         }
 
@@ -236,8 +239,9 @@ class Encoder:
         elif left := [role for role in sorted(roles) if not writes(self._tokenizer, role, self._written)]:
             wrong = f"the template leaves out what the {left[0]} says; give prompt_ids, or --ignore {left[0]}"
         else:
+            tools = {"tools": sample.tools} if sample.tools else {}
             try:
-                return self._rendered(messages, self.reading.thinking, sample.tools, sample.template_fields)
+                return self._rendered(messages, self.reading.thinking, {**(sample.template_fields or {}), **tools})
             except Exception as error:  # templates are programs: some refuse a role, or two messages of one role
                 wrong = f"the chat template refuses the chat ({first_line(error)}); correct or delete the row"
         raise ContractError(f"{sample.where}: {wrong}")
@@ -255,12 +259,7 @@ class Encoder:
     def _replies(self) -> Replies | None:
         if self._untemplated:
             return None
-        return Replies(self._tokenizer, self._written, self._rendered, self.reading.thinking)
-
-    @property
-    def values(self) -> dict[str, Any]:
-        """What the template is given beside messages and tools."""
-        return {"enable_thinking": self.reading.thinking, **self.reading.template_fields}
+        return Replies(self._tokenizer, self._written, self._tried, self.reading.thinking)
 
     @cached_property
     def _mode(self) -> str:
@@ -269,16 +268,6 @@ class Encoder:
             return "--thinking"
         names = ", ".join(self._reads)
         return f"--template-field NAME=VALUE (it reads {names})" if names else "exact ids (prompt_ids)"
-
-    @cached_property
-    def _reads(self) -> list[str]:
-        """Names of the values that the template reads."""
-        return template_fields(self._written)
-
-    @property
-    def _written(self) -> str:
-        """The chat template, as it is written."""
-        return str(self._tokenizer.chat_template if self.reading.template is None else self.reading.template)
 
     @cached_property
     def _asking(self) -> str:
@@ -303,8 +292,6 @@ class Encoder:
     def _headers(self) -> list[str]:
         """The texts that the template writes between a message and the response, in both modes, and what follows each
         beginning of a line or marker in them, the longest first."""
-        if self._untemplated:
-            return []
         texts = [self._rendered(_messages(["user"], [_USER]), mode) for mode in (True, False)]
         ends = [text.rpartition(_USER)[2] for rendered in texts for text in (rendered, self._plain(rendered))]
         starts = re.compile(f"^|{self._markers.pattern}" if self._markers else "^", re.MULTILINE)
@@ -314,8 +301,8 @@ class Encoder:
     def _readings(self, messages: list[dict[str, str]], thinking: bool) -> Iterator[list[dict[str, str]]]:
         """The chats that a text without special tokens may come from. If the last message has what the template writes
         between turns, it is first split into these turns; then the messages are given as they are."""
-        plain = self._shown(["user", "assistant", "user"], [_USER, _SYSTEM, _USER], thinking)
-        _, _, rest = plain.partition(_USER)
+        talk = _messages(["user", "assistant", "user"], [_USER, _SYSTEM, _USER])
+        _, _, rest = self._plain(self._tried(talk, thinking)).partition(_USER)
         asked, _, rest = rest.partition(_SYSTEM)
         replied = rest.partition(_USER)[0]
         if asked.strip() and replied.strip():
@@ -331,26 +318,22 @@ class Encoder:
         forms = []
         for thinking in (self.reading.thinking, not self.reading.thinking):
             for roles, contents in ((("user",), [_USER]), (("system", "user"), [_SYSTEM, _USER])):
-                plain = self._shown(roles, contents, thinking)
+                plain = self._plain(self._tried(_messages(roles, contents), thinking))
                 if all(content in plain for content in contents):
                     pattern = re.escape(plain).replace(_SYSTEM, "(.*?)").replace(_USER, "(.*)")
                     forms.append((re.compile(pattern, re.DOTALL), roles, thinking))
         return forms
 
-    def _shown(self, roles: Sequence[str], contents: Sequence[str], thinking: bool) -> str:
-        """A chat without its special tokens; empty where the template refuses a reply or a system message."""
+    def _tried(self, messages: Sequence[Mapping[str, Any]], thinking: bool) -> str:
+        """The text of a chat; empty where the template refuses a reply, one in parts, or a system message."""
         try:
-            return self._plain(self._rendered(_messages(roles, contents), thinking))
+            return self._rendered(messages, thinking)
         except Exception:  # templates are programs
             return ""
 
-    def _rendered(
-        self, messages: Sequence[Mapping[str, Any]], thinking: bool, tools: Any = None, fields: Any = None
-    ) -> str:
-        more = {**self.reading.template_fields, **(fields or {})}
-        within = more.pop("tools", None)
-        tools = tools or within
-        return render(self._tokenizer, messages, thinking, self.reading.template, tools, more)
+    def _rendered(self, messages: Sequence[Mapping[str, Any]], thinking: bool, fields: Any = None) -> str:
+        fields = {**self.reading.template_fields, **(fields or {})}
+        return render(self._tokenizer, messages, thinking, self.reading.template, fields)
 
     def _ids(self, text: str, whole: bool = False) -> list[int]:
         """The ids of a text. If it is whole, those with which the tokenizer begins texts come first, but not twice."""

@@ -59,7 +59,9 @@ def experience_of(samples: Iterator[Sample], encoder: Encoder, notes: Counter | 
     if not gathered:
         raise ContractError("there are no rollouts to learn from; give files with responses in them")
     rows = pd.DataFrame(gathered)
-    repeated = _copies(rows)
+    ids = (rows[name].map(np.ndarray.tobytes) for name in ("prompt_ids", "response_ids"))
+    keys = [*zip(rows["label"], *ids, strict=True)]
+    repeated = copies(keys, rows["where"].iloc.__getitem__, "prompt, response and label")
     rows["correct"] = _correct(rows, correct_above, notes)
     has_steps = bool(rows["step"].notna().any())
     rows["step"] = _steps(rows, notes)
@@ -78,20 +80,11 @@ def experience_of(samples: Iterator[Sample], encoder: Encoder, notes: Counter | 
             "were sampled"
         )
     cuts, asks = _limits(rows, limit)
-    said.append(cuts)
-    said.append(_sizes(groups.size()))
-    said += repeated
+    said += [cuts, _sizes(groups.size()), *repeated]
     learnt = rows.drop(columns=["where", "file", "tells_truncated", "label"])
     raw = {origin for origin, _ in origins} == {"text"}
     told = limit is not None or bool(rows["tells_truncated"].all())
     return Experience(learnt, (*notes, *said), as_given, has_steps, told, raw, (cuts,) * asks)
-
-
-def _copies(rows: pd.DataFrame) -> list[str]:
-    """A sentence about rows that repeat others. Raises a ContractError if the second half repeats the first."""
-    ids = (rows[name].map(np.ndarray.tobytes) for name in ("prompt_ids", "response_ids"))
-    keys = zip(rows["label"], *ids, strict=True)
-    return copies([*keys], rows["where"].iloc.__getitem__, "prompt, response and label")
 
 
 def _limits(rows: pd.DataFrame, limit: int | None) -> tuple[str, bool]:

@@ -57,13 +57,9 @@ class RolloutFiles:
     def _samples(self, reading: Reading, notes: Counter) -> Iterator[Sample]:
         for path, step in self.files:
             for sample in self.kind.read(path, reading, notes):
-                if sample.step is not None:
-                    yield sample
-                    continue
-                group = sample.group  # which is numbered anew in every file
-                group = group if group is None or sample.left_out else f"{path} {group}"
+                group = None if sample.group is None else f"{path} {sample.group}"  # numbered anew in every file
                 of_file = {"step": step, "file": str(path) if step is None else None, "group": group}
-                yield sample.model_copy(update=of_file)
+                yield sample if sample.step is not None else sample.model_copy(update=of_file)
 
 
 def learnable(samples: Iterable[Sample], reading: Reading, notes: Counter, source: str) -> Iterator[Sample]:
@@ -128,7 +124,9 @@ def find(places: Sequence[Path]) -> RolloutFiles:
     if not alone:
         read = {*files, *(path.resolve() for path in evaluated)}
         beside = {path.resolve() for folder in {path.parent for path in read} for path in folder.iterdir()}
-        beside |= {path.resolve() for place in each if not is_file(place) for path in _apart(place)}
+        below = (path for place in each if not is_file(place) for path in place.glob("*/*"))
+        below = (path for path in below if path.suffix in (".jsonl", ".parquet"))
+        beside |= {path.resolve() for path in below if not _is_searched(path.parent.name)}
         left = sorted(path for path in beside - read if _DATA.search(path.name) and path.suffix != ".json")
         if left:  # .json holds settings
             logging.warning("files beside the rollouts are not read: %d, such as %s", len(left), left[0])
@@ -156,12 +154,6 @@ def _within(folder: Path, depth: int = 0) -> list[Path]:
 def _is_searched(name: str) -> bool:
     """Whether the name of a folder tells of rollouts, of a training or of an evaluation."""
     return bool(_WITHIN.fullmatch(name) or EVALUATION.search(name))
-
-
-def _apart(folder: Path) -> list[Path]:
-    """Files that may hold rollouts in those folders of a folder that are not searched."""
-    files = (file for ending in (".jsonl", ".parquet") for file in folder.glob(f"*/*{ending}"))
-    return [file for file in files if not _is_searched(file.parent.name)]
 
 
 def _is_evaluation(path: Path, place: Path) -> bool:

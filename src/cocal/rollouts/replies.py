@@ -78,7 +78,8 @@ class Replies:
 
     Args:
         tokenizer, template: The template as it is written, and its tokenizer.
-        render, thinking: Function that renders a chat up to a reply in a mode; the mode of the prompts.
+        render, thinking: Function that renders a chat up to a reply in a mode, empty where the template refuses the
+            chat; the mode of the prompts.
     """
 
     def __init__(
@@ -143,10 +144,7 @@ class Replies:
 
     def _behind(self, reply: Mapping[str, Any]) -> str:
         """What the template writes of a reply after the user's words; empty if it refuses the reply."""
-        try:
-            text = self._render([{"role": "user", "content": _ASKED}, {"role": "assistant", **reply}], False)
-        except Exception:  # templates are programs: some refuse a reply, or one in parts
-            return ""
+        text = self._render([{"role": "user", "content": _ASKED}, {"role": "assistant", **reply}], False)
         return text.partition(_ASKED)[2] if _REPLIED in text else ""
 
 

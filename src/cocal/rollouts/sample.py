@@ -21,9 +21,8 @@ TRUNCATED = (
     *("limit", "truncated"),
 )
 """Finish reasons of a response that was cut at the length limit."""
-ENDED = "it ended by"
 MASKED = "its mask leaves out tokens, such as the words of a tool (--ignore mask, if the policy wrote them all)"
-"""Reasons to leave a response out: it ended unusually, or not all of its tokens count."""
+"""Reason to leave a response out, not all of whose tokens count."""
 
 Origin = Literal["ids", "chat", "template", "restored", "text"]
 ORIGINS: dict[Origin, str] = {
@@ -108,21 +107,11 @@ class Sample(BaseModel):
         if why := given.get("left_out") or no_response(**given):
             return cls(where=where, left_out=why)
         with reading(where, names):
-            sample = cls(where=where, **given)._as_its_mask_says()
+            sample = cls(where=where, **given)
         if sample.truncated is not None and sample.finish_reason in (COMPLETE if sample.truncated else TRUNCATED):
             doubt = f"truncated={sample.truncated} contradicts finish_reason={sample.finish_reason!r}, and is read"
             return sample.model_copy(update={"doubt": doubt})
         return sample
-
-    def _as_its_mask_says(self) -> "Sample":
-        """The sample, left out if its mask excludes tokens; but an id repeated at the end is padding."""
-        if self.left_out is not None or self.mask is None or not self.mask.any():
-            return self
-        words = int(np.flatnonzero(self.mask)[-1]) + 1
-        rest = () if self.response_ids is None else self.response_ids[words:]
-        if self.mask[:words].all() and (words == len(self.mask) or (len(rest) > 1 and len({*rest}) == 1)):
-            return self
-        return self.model_copy(update={"left_out": MASKED})
 
     @field_validator("logprobs", "mask")
     @classmethod
@@ -145,10 +134,16 @@ class Sample(BaseModel):
     @field_validator("left_out")
     @classmethod
     def _if_it_is_no_answer_of_the_policy(cls, value: str | None, info: ValidationInfo) -> str | None:
-        reason, text = info.data.get("finish_reason"), info.data.get("response")
+        reason, text, mask, ids = map(info.data.get, ("finish_reason", "response", "mask", "response_ids"))
         if reason not in (None, *COMPLETE, *TRUNCATED):
-            return f"{ENDED} {reason!r}"
-        return (other_words(text, info.data["raw"]) if text else None) or value
+            return f"it ended by {reason!r}"
+        value = (other_words(text, info.data["raw"]) if text else None) or value
+        if value is None and mask is not None and mask.any():
+            words = int(np.flatnonzero(mask)[-1]) + 1
+            rest = () if ids is None else ids[words:]
+            padding = len(rest) > 1 and len({*rest}) == 1  # an id that is repeated at the end
+            return None if mask[:words].all() and (words == len(mask) or padding) else MASKED
+        return value
 
     @property
     def tells_truncated(self) -> bool:

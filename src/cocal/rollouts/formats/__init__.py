@@ -7,6 +7,7 @@ from cocal.errors import ContractError
 from cocal.rollouts import lines
 from cocal.rollouts.format import Format
 from cocal.rollouts.formats import slime, trl, verl
+from cocal.store.parquet import columns_of
 from cocal.store.rows import entries, fetched
 
 ENDINGS = (".pt", ".parquet", ".jsonl")
@@ -24,8 +25,6 @@ def format_of(path: Path) -> Format:
     if path.suffix == ".jsonl":
         fields = next(entries(path))[2].keys()
     elif path.suffix == ".parquet":
-        from cocal.store.parquet import columns_of  # needs packages that scoring lines does without
-
         fields = columns_of(path).names
     if kind := next((kind for kind in FORMATS if kind.recognises(path, fields)), None):
         return kind

@@ -44,7 +44,17 @@ def read(path: Path, reward_key: str = "", ignored: Collection[str] = ()) -> lis
     read if `loss_mask` is ignored. Raises a ContractError that names file, sample, field and remedy if the dump or a
     sample is invalid.
     """
-    content = _content(regular(path, "slime's dumps"))
+    import torch
+
+    regular(path, "slime's dumps")
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except MemoryError:
+        raise
+    except Exception as error:  # damaged bytes make the unpickler raise errors of any kind
+        raise ContractError(
+            f"{path}: not a readable dump of plain data ({first_line(error)}); objects of other kinds are never loaded"
+        ) from None
     samples = content.get("samples") if isinstance(content, dict) else None
     if not isinstance(samples, list) or not samples:
         raise ContractError(
@@ -52,19 +62,6 @@ def read(path: Path, reward_key: str = "", ignored: Collection[str] = ()) -> lis
             "other files are the rollouts, name them"
         )
     return [_sample(entry, f"{path}: sample {place}", reward_key, ignored) for place, entry in enumerate(samples)]
-
-
-def _content(path: Path) -> Any:
-    import torch
-
-    try:
-        return torch.load(path, map_location="cpu", weights_only=True)
-    except MemoryError:
-        raise
-    except Exception as error:  # damaged bytes make the unpickler raise errors of any kind
-        raise ContractError(
-            f"{path}: not a readable dump of plain data ({first_line(error)}); objects of other kinds are never loaded"
-        ) from None
 
 
 def _sample(entry: Any, where: str, reward_key: str, ignored: Collection[str]) -> Sample:

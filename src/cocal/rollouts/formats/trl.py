@@ -2,7 +2,7 @@
 `log_completions` (`completions_00001.parquet`), which hold only text.
 
 TRL names a table by the number of updates after which it logged it. It holds the completions of the latest generation,
-be it of rollouts or of an evaluation. Parquet's libraries are imported where used: scoring lines needs none.
+be it of rollouts or of an evaluation.
 """
 
 import json
@@ -13,11 +13,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from cocal.errors import ContractError
 from cocal.rollouts.exclusions import MEDIA, MEDIA_FIELDS, media_beside
 from cocal.rollouts.format import Format, Reading
 from cocal.rollouts.sample import Sample
 from cocal.store import read_frame
+from cocal.store.contracts import RESPONSES
+from cocal.store.parquet import batches, columns_of
 from cocal.store.rows import is_file, listed, numbered
 
 _NO_REWARDS = {"step", "prompt", "completion", "advantage", "mode"}
@@ -35,8 +39,6 @@ def files(folder: Path) -> dict[int, Path]:
 
 def read(path: Path, reward_key: str = "") -> list[Sample]:
     """The samples of a table; `reward_key` is the reward of TRL's own. A ContractError names file, row and column."""
-    from cocal.store.parquet import columns_of
-
     names = columns_of(path).names
     if "response_ids" in names:
         return _recorded(path)
@@ -54,18 +56,14 @@ def read(path: Path, reward_key: str = "") -> list[Sample]:
         if why is None and asked != before:
             group, before = group + 1, asked
         reward = None if isinstance(reward, float) and math.isnan(reward) else reward
-        values = {"group": group, "prompt": asked, "raw": isinstance(asked, str), "response": said, "reward": reward}
         fields = {"reward": reward_key, "response": "completion"}
+        values = {"group": group, "prompt": asked, "raw": isinstance(asked, str), "response": said, "reward": reward}
         samples.append(Sample.read(f"{path}: row {place}", fields, left_out=why, **values))
     return samples
 
 
 def _reward_of(path: Path) -> str:
     """The only column of TRL's own table that can be a reward. Raises a ContractError if there are several or none."""
-    import pyarrow as pa
-
-    from cocal.store.parquet import columns_of
-
     kinds = (pa.types.is_floating, pa.types.is_integer, pa.types.is_boolean)
     columns = (column for column in columns_of(path) if column.name not in _NO_REWARDS)
     names = [column.name for column in columns if any(kind(column.type) for kind in kinds)]
@@ -77,8 +75,6 @@ def _reward_of(path: Path) -> str:
 
 
 def _recorded(path: Path) -> list[Sample]:
-    from cocal.store.contracts import RESPONSES
-
     kept = ["question_id", "prompt_ids", "response_ids", "truncated", "logprobs", "finish_reason", "correct"]
     frame = read_frame(path, RESPONSES, ["step", "sample", "length", "text", *kept])
     frame["group"], frame["response_beside"] = (frame["sample"] == 0).cumsum(), frame["text"]
@@ -89,8 +85,6 @@ def _recorded(path: Path) -> list[Sample]:
 def _useless(path: Path) -> str | None:
     """Why TRL's table has nothing to learn from, judged by its neighbours and the last checkpoint; None if it has. A
     table from before the training is of an evaluation, and so are tables that have no other prompts."""
-    from cocal.store.parquet import columns_of
-
     earlier = sorted(table for table in path.parent.glob("completions_*.parquet") if table.name < path.name)
     first, number = path.with_name("completions_00000.parquet"), re.fullmatch(r"completions_(\d+)", path.stem)
     if (number and int(number[1]) in _evaluated(path.parent.parent)) or (
@@ -114,8 +108,6 @@ def _evaluated(run: Path) -> set[int]:
 
 
 def _rows(path: Path, columns: list[str]) -> Iterator[dict[str, Any]]:
-    from cocal.store.parquet import batches
-
     return (row for batch in batches(path, columns) for row in batch.to_pylist())
 
 

@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Iterator
-from itertools import count, groupby
+from itertools import groupby
 from pathlib import Path
 
 from cocal.rollouts import lines
@@ -14,12 +14,11 @@ from cocal.store.rows import entries
 
 def read(path: Path, reading: Reading, notes: Counter) -> Iterator[Sample]:
     """The responses of a file. Sessions with several outputs, of which only the last was scored, are left out."""
-    numbers = count()
 
-    def session(row: tuple) -> str | int:
+    def session(row: tuple) -> str:
         """The session of an output, which verl's V1 names PROMPT_SESSION_OUTPUT; in V0 each output is a session."""
         match = re.fullmatch(r"(.+_\d+)_\d+", str(row[2].get("uid")))
-        return match[1] if match else next(numbers)
+        return match[1] if match else row[0]
 
     sessions = (list(rows) for _, rows in groupby(entries(path), session))
     several = "its session has several outputs"
