@@ -6,7 +6,8 @@ the other four. All learn and are measured by the verifier's labels, and baselin
 Printed is the Brier score, the mean of (confidence - label)^2, on all held-out responses and on those that ended: mean
 over splits, and each split. Baselines are fitted by scikit-learn, apart from the code of the recipes.
 With `--rows 1088` only that many responses, the last ones, are used: give such a set a name of its own. With `--output
-FILE` the scores are written, too, beside those of other rollout sets that the file has, for `make gallery`.
+FILE` the scores are written, too, beside those of other rollout sets that the file has, for `make gallery`; with
+`--kinds NAME ...` only these are fitted, and written beside the others of the same set.
 """
 
 import argparse
@@ -17,6 +18,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
+from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, GroupKFold
 from sklearn.preprocessing import StandardScaler
@@ -24,7 +26,7 @@ from sklearn.preprocessing import StandardScaler
 from cocal.answers.extraction import extract_answer
 from cocal.companion.settings import CompanionSettings
 from cocal.fitting import fit as fitting
-from cocal.fitting.baselines import FLAG, GROUP, TOKENS, agreement
+from cocal.fitting.baselines import FLAG, GROUP, LENGTH, TOKENS, agreement
 from cocal.fitting.models import Checkpoint
 from cocal.fitting.prefixes import Rows
 from cocal.fitting.recipes import best, folds_of
@@ -40,7 +42,9 @@ PROBES = {PROBE: True, ALONE_PROBE: False, f"{PROBE}, cut or not": True, f"{ALON
 """Those that read what `best` reads, without and with the flag, and whether they read token probabilities."""
 FEATURES = "logistic regression, four token features"
 """Mean probability, mean and lowest log-probability, and the logarithm of the length."""
-KINDS = (BEST, ALONE, *PROBES, FEATURES, GROUP, TOKENS, FLAG, "constant")
+TREES, TREES_OF_FEATURES = "boosted trees, states and four token features", "boosted trees, four token features"
+"""Those that are not linear: scikit-learn's histogram gradient boosting with its defaults, with the flag."""
+KINDS = (BEST, ALONE, *PROBES, TREES, TREES_OF_FEATURES, FEATURES, GROUP, TOKENS, LENGTH, FLAG, "constant")
 PARTS = ("all", "ended")
 
 
@@ -51,27 +55,30 @@ def main() -> None:
     parser.add_argument("--rows", type=int, help="the last responses alone")
     parser.add_argument("--precision", default="float32", help="of the passes that read the states (float32, bfloat16)")
     parser.add_argument("--output", type=Path, metavar="FILE", help="CSV with the Brier score of every split")
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS, metavar="NAME", help="fit only these")
     options = parser.parse_args()
-    print(f"| rollouts | {' | '.join(KINDS)} |\n|---|{'---|' * len(KINDS)}")
+    kinds = options.kinds
+    print(f"| rollouts | {' | '.join(kinds)} |\n|---|{'---|' * len(kinds)}")
     whole = []
     for given in options.sets:
         name, checkpoint, rollouts = given.split("=")
         policy, found = Checkpoint.find(checkpoint).load(options.precision), []
         for rows, agreed, *split in splits(policy, Path(rollouts), options.rows):
-            briers = of_split(rows, agreed, *split)
+            briers = of_split(rows, agreed, *split, kinds)
             sizes = {"parameters": policy.model.num_parameters(), "responses": len(rows)}
             number = 1 + len(found) // len(PARTS)
             found += [dict(rollouts=name, **sizes, part=part, split=number, **briers[part]) for part in PARTS]
             for part in PARTS:
-                show(f"{name}, {part}, split {number}", [briers[part][kind] for kind in KINDS])
+                show(f"{name}, {part}, split {number}", [briers[part][kind] for kind in kinds])
         numbers = pd.DataFrame(found)
         whole.append(numbers)
         for part, some in numbers.groupby("part", sort=False):
-            show(f"**{name}, {part}, mean of {SPLITS} splits**", some[[*KINDS]].mean())
+            show(f"**{name}, {part}, mean of {SPLITS} splits**", some[[*kinds]].mean())
         if options.output:
             write(options.output, numbers)
     for part, some in pd.concat(whole).groupby("part", sort=False):
-        for baseline, ours in {kind: BEST if also else ALONE for kind, also in PROBES.items()}.items():
+        pairs = {kind: BEST if also else ALONE for kind, also in PROBES.items()} | {TREES: BEST}
+        for baseline, ours in {kind: of for kind, of in pairs.items() if {kind, of} <= {*kinds}}.items():
             less = some[baseline] - some[ours]
             print(f"{part}: {baseline}, less {ours}: {less.mean():+.5f}, {(less > 0).sum()} of {len(less)} splits")
 
@@ -80,8 +87,14 @@ def write(path: Path, numbers: pd.DataFrame) -> None:
     """Write the scores of one rollout set, in the place of those that the file has of it, or below the others."""
     (name,) = numbers["rollouts"].unique()
     earlier = pd.read_csv(path) if path.exists() else numbers.head(0)
-    sets = {one: earlier[earlier["rollouts"] == one] for one in earlier["rollouts"].unique()} | {name: numbers}
-    pd.concat(sets.values()).to_csv(path, index=False, float_format="%.4f")
+    sets = {one: earlier[earlier["rollouts"] == one] for one in earlier["rollouts"].unique()}
+    if name in sets:
+        keys = ["part", "split"]
+        numbers = numbers.set_index(keys).combine_first(sets[name].set_index(keys)).loc[numbers.set_index(keys).index]
+        numbers = numbers.reset_index()
+    columns = ["rollouts", "parameters", "responses", "part", "split", *KINDS]
+    whole = pd.concat((sets | {name: numbers}).values()).reindex(columns=columns)
+    whole.to_csv(path, index=False, float_format="%.4f")
 
 
 def show(name: str, values: Sequence[float]) -> None:
@@ -108,16 +121,37 @@ def splits(policy: Policy, rollouts: Path, count: int | None):
 
 
 def of_split(
-    rows: pd.DataFrame, agreed: np.ndarray, states: np.ndarray, tokens: np.ndarray, held: np.ndarray
+    rows: pd.DataFrame,
+    agreed: np.ndarray,
+    states: np.ndarray,
+    tokens: np.ndarray,
+    held: np.ndarray,
+    kinds: Sequence[str] = KINDS,
 ) -> dict[str, dict[str, float]]:
-    """The Brier score of each kind on each of `PARTS`."""
+    """The Brier score of each of the kinds on each of `PARTS`."""
     known, correct = rows[~held].reset_index(drop=True), rows["correct"].to_numpy()
     truncated, groups = rows["truncated"].to_numpy(), rows["question"].to_numpy()[~held]
-    found = dict(zip((BEST, ALONE), by_recipe(known, states, tokens, held), strict=True))
-    features = np.column_stack([tokens, np.log(rows["length"])])
+    found = {"constant": np.full(held.sum(), correct[~held].mean())}
+    if {BEST, ALONE} & {*kinds}:
+        found |= dict(zip((BEST, ALONE), by_recipe(known, states, tokens, held), strict=True))
+    logarithm = np.log(rows["length"])
+    features = np.column_stack([tokens, logarithm])
+    for kind, columns in {TREES: [states, features], TREES_OF_FEATURES: [features]}.items():
+        if kind in kinds:
+            inputs = np.column_stack([*columns, truncated])
+            trees = HistGradientBoostingClassifier(random_state=0).fit(inputs[~held], correct[~held])
+            found[kind] = trees.predict_proba(inputs[held])[:, 1]
     read = {kind: [states, tokens] if also else [states] for kind, also in PROBES.items()}
-    read |= {FEATURES: [features], GROUP: [agreed], TOKENS: [tokens[:, 0]], FLAG: []}
+    read |= {
+        FEATURES: [features],
+        GROUP: [agreed],
+        TOKENS: [tokens[:, 0]],
+        LENGTH: [logarithm, rows["length"]],
+        FLAG: [],
+    }
     for kind, columns in read.items():
+        if kind not in kinds:
+            continue
         flag = [] if kind in (PROBE, ALONE_PROBE) else [truncated]
         inputs = np.column_stack([*columns, *flag]).astype(np.float64)
         scaler = StandardScaler().fit(inputs[~held])
@@ -129,8 +163,7 @@ def of_split(
         else:
             model.fit(inputs[~held], correct[~held])
         found[kind] = model.predict_proba(inputs[held])[:, 1]
-    found["constant"] = np.full(held.sum(), correct[~held].mean())
-    error = {kind: np.square(found[kind] - correct[held]) for kind in KINDS}
+    error = {kind: np.square(found[kind] - correct[held]) for kind in kinds}
     parts = {"all": np.ones(held.sum(), dtype=bool), "ended": ~truncated[held]}
     return {part: {kind: float(one[chosen].mean()) for kind, one in error.items()} for part, chosen in parts.items()}
 

@@ -10,7 +10,7 @@ def recipes(numbers: pd.DataFrame) -> str:
     """A table of the Brier scores of `benchmarks/recipes.py`, the means over the splits of each set of rollouts."""
     means = _of_splits(numbers)
     shown = means.drop(columns=["parameters", "responses"]).T
-    rows = [[name, *map("{:.4f}".format, shown.loc[name])] for name in shown.index]
+    rows = [[name, *(_printed(value, 4) for value in shown.loc[name])] for name in shown.index]
     return of_numbers(["Brier score", *(f"{name}, {part}" for name, part in shown.columns)], rows)
 
 
@@ -29,19 +29,26 @@ def recipes_said(numbers: pd.DataFrame) -> str:
     """A table of the companions of `cocal fit` beside their baselines, on responses that ended; see `recipes`."""
     means = _of_splits(numbers).xs("ended", level="part")
     rows = {
-        "their share that is right, as a constant": "cut or not",
+        "their accuracy as a constant": "cut or not",
+        "length, recalibrated": "length, recalibrated",
         "token probability, recalibrated": "token probability, recalibrated",
         "four token statistics, logistic regression": "logistic regression, four token features",
         "states, logistic regression": "logistic regression, states, cut or not",
         "states, `cocal fit --with nothing`": "best, states alone",
         "states and tokens, logistic regression": "logistic regression, states and tokens, cut or not",
+        "states and tokens, boosted trees": "boosted trees, states and four token features",
         "**states and tokens, `cocal fit`** (default)": "best",
         "agreement of eight answers, recalibrated": "agreement of the group, recalibrated",
     }
     lines = [("Brier score", *means.index)]
     lines.append(("---",) * len(lines[0]))
-    lines += [(title, *map("{:.3f}".format, means[column])) for title, column in rows.items()]
+    lines += [(title, *(_printed(value, 3) for value in means[column])) for title, column in rows.items()]
     return table(lines)
+
+
+def _printed(value: float, digits: int) -> str:
+    """A score, or a dash where it was not measured."""
+    return "–" if pd.isna(value) else f"{value:.{digits}f}"
 
 
 def _of_splits(numbers: pd.DataFrame) -> pd.DataFrame:

@@ -2,6 +2,7 @@
 
 import argparse
 import logging
+from collections.abc import Mapping
 from pathlib import Path
 from typing import cast
 
@@ -13,7 +14,7 @@ from cocal.confidence.companion import Companion
 from cocal.errors import ContractError
 from cocal.fitting.config import prompt_digest
 from cocal.fitting.fit import digest_of, of_later_steps, read
-from cocal.fitting.held_out import LEAST_QUESTIONS
+from cocal.fitting.held_out import LEAST_QUESTIONS, Metric
 from cocal.fitting.models import Checkpoint
 from cocal.fitting.quality import WRONG_WAY, measured
 from cocal.metrics.settings import MetricSettings
@@ -41,22 +42,12 @@ def run_monitor(options: argparse.Namespace) -> None:
     """
     fix_threads(alone=True)
     companion = Companion.from_pretrained(options.companion)
-    config, by, checkpoint = (
-        companion.config,
-        companion.identity()[:12],
-        Checkpoint.find(options.model, options.revision),
-    )
+    config, by = companion.config, companion.identity()[:12]
+    checkpoint = Checkpoint.find(options.model, options.revision)
     config.check_model(checkpoint.architecture)
     config.spec.chosen(options.target)
     card = {metric.metric: metric for metric in config.held_out.metrics} if config.held_out else {}
-    bounds = {name: getattr(options, flag) for name, (_, flag) in WATCHED.items()}
-    for name, (end, _) in WATCHED.items():
-        bounds[name] = getattr(card.get(name), end, None) if bounds[name] is None else bounds[name]
-    if not any(bound is not None for bound in bounds.values()):
-        raise ContractError(
-            f"{options.companion}: its card has no interval to hold new numbers against; give a bound (--max-ece, "
-            "--min-auroc, --max-brier)"
-        )
+    bounds = _bounds(options, card)
     hold(options.output)  # two processes at once would lose a line
     policy = checkpoint.load(options.precision)
     companion, experience = _new(options, companion, policy)
@@ -70,9 +61,8 @@ def run_monitor(options: argparse.Namespace) -> None:
     scored = companion.score(policy.model, policy.tokenizer, *ids, target=options.target, batch_tokens=tokens)
     confidence = cast(np.ndarray, scored)  # no trajectories were asked for
     settings = MetricSettings(resamples=options.resamples)
-    metrics = measured(rows["question"], confidence, rows["correct"].to_numpy(), settings, [*WATCHED]).set_index(
-        "metric"
-    )
+    correct = rows["correct"].to_numpy()
+    metrics = measured(rows["question"], confidence, correct, settings, [*WATCHED]).set_index("metric")
     line = {"checkpoint": checkpoint.name, "step": step, "responses": len(rows)}
     line["questions"] = rows["question"].nunique()
     left, doubtful = [], []
@@ -102,6 +92,19 @@ def run_monitor(options: argparse.Namespace) -> None:
         )
     else:
         print(f"{checkpoint.name}: the companion holds")
+
+
+def _bounds(options: argparse.Namespace, card: Mapping[str, Metric]) -> dict[str, float | None]:
+    """The bound of each metric, as it is given or the worse end of the interval on the card; None without either."""
+    given = {name: getattr(options, flag) for name, (_, flag) in WATCHED.items()}
+    ends = {name: getattr(card.get(name), end, None) for name, (end, _) in WATCHED.items()}
+    bounds = {name: ends[name] if bound is None else bound for name, bound in given.items()}
+    if all(bound is None for bound in bounds.values()):
+        raise ContractError(
+            f"{options.companion}: its card has no interval to hold new numbers against; give a bound (--max-ece, "
+            "--min-auroc, --max-brier)"
+        )
+    return bounds
 
 
 def _new(options: argparse.Namespace, companion: Companion, policy: Policy) -> tuple[Companion, Experience]:

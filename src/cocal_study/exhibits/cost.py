@@ -96,7 +96,7 @@ def prepare(
     """The times of the table in seconds, one row per method: columns method, training_llm, training_sampling,
     training_states, training_mlp, inference_llm, inference_mlp (float64; NaN where a method has no such cost, or it was
     not timed). Inference is per question. The columns base_job, answers_job and states_job repeat in each row the
-    seconds of whole jobs that all methods share."""
+    seconds of whole jobs that several methods need."""
     policy, nothing = training.seconds, float("nan")
     generation, pool, prediction = latency.generation_seconds, latency.pool_seconds, latency.prediction_ms / 1000
     live, later = (part.states_seconds or nothing for part in (training, sampling))
@@ -162,4 +162,4 @@ def _other_jobs(costs: Mapping[str, Any]) -> str:
         if costs.get(kind) is not None:
             unit, (shown,) = times([costs[kind]], LONG)
             timed.append(f"{words} {shown} {unit}")
-    return f"Whole jobs that all methods share, with their start: {listed(timed)}." if timed else ""
+    return f"Whole jobs that several methods need, with their start: {listed(timed)}." if timed else ""
