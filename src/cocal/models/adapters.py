@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from cocal.errors import ConfigError, ContractError, first_line
 from cocal.models.weights import ADAPTER, check_finite
 from cocal.store import read_document
-from cocal.store.rows import fetched
+from cocal.store.damage import fetched
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

@@ -12,8 +12,7 @@ from cocal.models.weights import check_files, check_finite, check_read, check_wh
 from cocal.runtime.machine_errors import of_memory
 from cocal.runtime.numerics import half_precision
 from cocal.store import check_folder, read_document
-from cocal.store.damage import remedy
-from cocal.store.rows import fetched
+from cocal.store.damage import fetched, remedy
 
 if TYPE_CHECKING:
     import torch

@@ -13,7 +13,8 @@ from cocal.rollouts.format import Format, Reading
 from cocal.rollouts.formats import ENDINGS, format_of
 from cocal.rollouts.labels import NO_LABEL
 from cocal.rollouts.sample import Sample, doubtful
-from cocal.store.rows import fetched, is_file, listed
+from cocal.store.damage import fetched, is_file
+from cocal.store.rows import listed
 
 _DATA = re.compile(
     r"\.(?:json(?:l|lines)?|ndjson|[ct]sv|parquet|pt|arrow|feather|pickle|pkl|np[yz]|tar|tgz|zip)(?:[.~-][\w.-]*)?$",

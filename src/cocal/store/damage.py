@@ -4,8 +4,10 @@ A message names the whole product to delete. The workflow would not notice that 
 and a run that resumes would never make the first steps of its rollouts again.
 """
 
+import os
 from pathlib import Path
 
+from cocal.errors import ContractError
 from cocal.runtime.machine_errors import of_memory
 
 RUN_MARK = "settings.digest"
@@ -14,6 +16,8 @@ RUN_MARK = "settings.digest"
 _FOLDERS = {"policies": 3, "rollouts": 2, "companions": 2}
 """The kinds of results that are folders, by the number of names below the kind: step-2 of grpo of tiny."""
 _OWN = "it is a file of your own"
+_POINTER = b"version https://git-lfs"
+"""Beginning of what git-lfs leaves in the place of a file that was not fetched."""
 
 
 def is_result(path: str | Path) -> bool:
@@ -64,3 +68,23 @@ def remedy(path: str | Path, made_again: str = "delete it and rerun") -> str:
     if not is_result(path):
         return f"{_OWN}: repair it or give another"
     return made_again if product == Path(path) else f"delete {product} and rerun"
+
+
+def regular(path: Path, kind: str) -> Path:
+    """The path of a file of a kind, such as "JSON lines". Raises a ContractError if it is no file, such as a folder."""
+    if not is_file(path):
+        raise ContractError(f"{path}: there is no such file of {kind}; check its path")
+    return fetched(path)
+
+
+def fetched(path: Path) -> Path:
+    """The path of a file that holds its content. Raises a ContractError if git-lfs has left a pointer in its place."""
+    with path.open("rb") as stream:
+        if stream.read(len(_POINTER)) == _POINTER:
+            raise ContractError(f"{path}: is a pointer of git-lfs and not the file itself; fetch it (git lfs pull)")
+    return path
+
+
+def is_file(path: Path) -> bool:
+    """Like `Path.is_file`, but False instead of an error for a name that is too long."""
+    return os.path.isfile(path)  # noqa: PTH113

@@ -8,8 +8,7 @@ import pyarrow.dataset  # where memory is short, pyarrow.parquet would go on wit
 import pyarrow.parquet as pq
 
 from cocal.errors import ContractError
-from cocal.store.damage import unreadable
-from cocal.store.rows import regular
+from cocal.store.damage import regular, unreadable
 
 _ROWS = 1024
 """Rows of a batch."""

@@ -1,8 +1,7 @@
-"""Files that come from elsewhere: their names, JSON lines, and the error messages about rows that cannot be read."""
+"""Files that come from elsewhere: their numbers, JSON lines, and the error messages about rows that cannot be read."""
 
 import codecs
 import json
-import os
 import re
 import reprlib
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,10 +14,9 @@ from pydantic import ValidationError
 from pydantic_core import from_json
 
 from cocal.errors import ContractError
+from cocal.store.damage import regular
 
 _SHOWN_NAMES, _FIRST = 20, 16
-_POINTER = b"version https://git-lfs"
-"""Beginning of what git-lfs leaves in the place of a file that was not fetched."""
 
 
 def entries(path: Path) -> Iterator[tuple[str, str, dict[str, Any]]]:
@@ -88,26 +86,6 @@ def reading(where: str, names: Mapping[str, str] | None = None) -> Iterator[None
         else:
             problem = f" is {shown(first['input'])}: {first['msg'][:1].lower()}{first['msg'][1:]}"
         raise ContractError(f"{where}: {field}{problem}; correct or delete the row") from None
-
-
-def regular(path: Path, kind: str) -> Path:
-    """The path of a file of a kind, such as "JSON lines". Raises a ContractError if it is no file, such as a folder."""
-    if not is_file(path):
-        raise ContractError(f"{path}: there is no such file of {kind}; check its path")
-    return fetched(path)
-
-
-def fetched(path: Path) -> Path:
-    """The path of a file that holds its content. Raises a ContractError if git-lfs has left a pointer in its place."""
-    with path.open("rb") as stream:
-        if stream.read(len(_POINTER)) == _POINTER:
-            raise ContractError(f"{path}: is a pointer of git-lfs and not the file itself; fetch it (git lfs pull)")
-    return path
-
-
-def is_file(path: Path) -> bool:
-    """Like `Path.is_file`, but False instead of an error for a name that is too long."""
-    return os.path.isfile(path)  # noqa: PTH113
 
 
 def shown(value: Any) -> str:

@@ -7,8 +7,9 @@ from cocal.errors import ContractError
 from cocal.rollouts import lines
 from cocal.rollouts.format import Format
 from cocal.rollouts.formats import slime, trl, verl
+from cocal.store.damage import fetched
 from cocal.store.parquet import columns_of
-from cocal.store.rows import entries, fetched
+from cocal.store.rows import entries
 
 ENDINGS = (".pt", ".parquet", ".jsonl")
 """Endings of files that are read."""

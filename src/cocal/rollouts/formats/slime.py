@@ -12,7 +12,8 @@ from cocal.rollouts.exclusions import MEDIA, other_words, several_versions
 from cocal.rollouts.format import Format
 from cocal.rollouts.sample import Sample
 from cocal.rollouts.values import Name, TokenIds
-from cocal.store.rows import listed, numbered, reading, regular
+from cocal.store.damage import regular
+from cocal.store.rows import listed, numbered, reading
 
 _MEDIA = "multimodal_inputs", "multimodal_train_inputs"
 _NAME = r"(?!.*eval_)\D*(\d+)\.pt"

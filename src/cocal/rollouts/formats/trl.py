@@ -21,8 +21,9 @@ from cocal.rollouts.format import Format, Reading
 from cocal.rollouts.sample import Sample
 from cocal.store import read_frame
 from cocal.store.contracts import RESPONSES
+from cocal.store.damage import is_file
 from cocal.store.parquet import batches, columns_of
-from cocal.store.rows import is_file, listed, numbered
+from cocal.store.rows import listed, numbered
 
 _NO_REWARDS = {"step", "prompt", "completion", "advantage", "mode"}
 """Columns of TRL's completions that are no rewards."""
